@@ -1,0 +1,90 @@
+"""Names, addresses and files of one cluster."""
+
+import hashlib
+import os
+
+MANAGEMENT = "m"
+MAX_HOSTS = 200
+MAX_RAILS = 8
+# Path of a Unix socket is limited to 107 bytes; the longest name below is
+# "sock/n199" and a temporary directory of Open MPI must fit as well.
+MAX_STATE_LENGTH = 80
+
+
+class Plan:
+    """What a cluster of n hosts with r rails looks like.
+
+    Networks: "m" carries the runtime (daemons, standard output), rails
+    "0".."r-1" carry MPI.  The second byte of the addresses is taken from the
+    state folder's name, so that two clusters differ in it.
+    """
+
+    def __init__(self, state, hosts, rails):
+        if not 1 <= hosts <= MAX_HOSTS:
+            raise ValueError(f"number of hosts must be 1..{MAX_HOSTS}, not {hosts}")
+        if not 1 <= rails <= MAX_RAILS:
+            raise ValueError(f"number of rails must be 1..{MAX_RAILS}, not {rails}")
+        if len(state) > MAX_STATE_LENGTH:
+            raise ValueError(
+                f"the state folder's path is longer than {MAX_STATE_LENGTH} bytes, which "
+                f"sockets do not allow; name a shorter one with --state: {state}")
+        self.state = state
+        self.hosts = [f"n{i}" for i in range(hosts)]
+        self.rails = [str(r) for r in range(rails)]
+        self.networks = [MANAGEMENT] + self.rails
+        digest = hashlib.sha256(f"{state} {os.getuid()}".encode()).digest()
+        self.block = 64 + digest[0] % 128
+
+    # Networks and interfaces ------------------------------------------------
+
+    def subnet(self, network):
+        third = self.networks.index(network)
+        return f"10.{self.block}.{third}.0/24"
+
+    def address(self, host, network):
+        third = self.networks.index(network)
+        return f"10.{self.block}.{third}.{self.hosts.index(host) + 1}"
+
+    def bridge(self, network):
+        return f"br-{network}"
+
+    def port(self, host, network):
+        """Name of the switch's end of the host's cable."""
+        return f"{host}-{network}"
+
+    def interface(self, network):
+        """Name of the host's end of the cable."""
+        return "mgmt" if network == MANAGEMENT else f"rail{network}"
+
+    # Files ------------------------------------------------------------------
+
+    def path(self, *names):
+        return os.path.join(self.state, *names)
+
+    def host_socket(self, host):
+        return self.path("sock", host)
+
+    def control_socket(self):
+        return self.path("sock", "switch")
+
+    def dark_mark(self, host):
+        """File that says: this host vanished without a word."""
+        return self.path("sock", host + ".dark")
+
+    def tmp(self, host):
+        return self.path("tmp", host)
+
+    def hosts_text(self):
+        lines = ["127.0.0.1 localhost"]
+        lines += [f"{self.address(h, MANAGEMENT)} {h}" for h in self.hosts]
+        return "\n".join(lines) + "\n"
+
+    def hostfile_text(self, slots):
+        return "".join(f"{h} slots={slots}\n" for h in self.hosts)
+
+    def to_dict(self):
+        return {"state": self.state, "hosts": len(self.hosts), "rails": len(self.rails)}
+
+    @staticmethod
+    def from_dict(d):
+        return Plan(d["state"], d["hosts"], d["rails"])

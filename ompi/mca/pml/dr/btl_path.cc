@@ -1,0 +1,188 @@
+#include "ompi/mca/pml/dr/btl_path.hpp"
+
+#include <cstring>
+
+#include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "opal/ft/reliability/header.hpp"
+#include "opal/mca/show_help.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+constexpr std::size_t overhead = reliability::header_bytes + largest_upper_bytes;
+constexpr std::size_t least_payload = 64;
+
+BlockPool descriptors;
+
+const char *component_name(const mca_btl_base_module_t *btl) noexcept
+{
+    return btl->btl_component->btl_version.mca_component_name;
+}
+
+/// "tcp[1]": the second module of that BTL in this process.
+std::string module_name(const mca_btl_base_module_t *btl)
+{
+    unsigned index = 0;
+    mca_btl_base_selected_module_t *selected = nullptr;
+    OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
+    {
+        if (selected->btl_module == btl) {
+            break;
+        }
+        if (selected->btl_module->btl_component == btl->btl_component) {
+            ++index;
+        }
+    }
+    return std::string(component_name(btl)) + "[" + std::to_string(index) + "]";
+}
+
+/// BTLs over shared memory say "in place" and copy all the same.
+bool copies_anyway(const char *name) noexcept
+{
+    return std::strcmp(name, "vader") == 0 || std::strcmp(name, "sm") == 0 ||
+           std::strcmp(name, "self") == 0;
+}
+
+bool usable(const mca_bml_base_btl_t &candidate) noexcept
+{
+    const mca_btl_base_module_t *btl = candidate.btl;
+    if (btl->btl_max_send_size < overhead + least_payload) {
+        const std::string size = std::to_string(btl->btl_max_send_size);
+        const std::string needed = std::to_string(overhead + least_payload);
+        const char *name = component_name(btl);
+        ft::mca::show_help("help-pml-dr.txt", "fragment too large", name, size.c_str(),
+                           needed.c_str(), name, name);
+        return false;
+    }
+    return true;
+}
+
+} // namespace
+
+void set_up_descriptors() noexcept
+{
+    descriptors.set_up(sizeof(Descriptor), 64);
+}
+void release_descriptors() noexcept
+{
+    descriptors.release();
+}
+Descriptor *new_descriptor() noexcept
+{
+    void *memory = descriptors.get();
+    return memory == nullptr ? nullptr : new (memory) Descriptor;
+}
+void release(Descriptor *descriptor) noexcept
+{
+    descriptors.put(descriptor);
+}
+
+bool add_paths(PeerState &peer, base::Time present)
+{
+    mca_bml_base_endpoint_t *endpoint = mca_bml_base_get_endpoint(peer.proc);
+    if (endpoint == nullptr) {
+        return false;
+    }
+    std::size_t eager = SIZE_MAX;
+    for (std::size_t i = 0; i < mca_bml_base_btl_array_get_size(&endpoint->btl_send); ++i) {
+        const mca_bml_base_btl_t &way = *mca_bml_base_btl_array_get_index(&endpoint->btl_send, i);
+        if (!usable(way)) {
+            continue;
+        }
+        mca_btl_base_module_t *btl = way.btl;
+        auto path = std::make_unique<BtlPath>();
+        path->peer = &peer;
+        path->btl = btl;
+        path->endpoint = way.btl_endpoint;
+        path->has_sendi = btl->btl_sendi != nullptr;
+        path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 &&
+                         !copies_anyway(component_name(btl));
+        path->checksum = parameters().checksum_payload(component_name(btl));
+        path->name = module_name(btl);
+        reliability::PathInfo info;
+        // The BTLs say Mbit/s and, by habit, microseconds.
+        info.bandwidth = std::max(btl->btl_bandwidth, 1U) / 8000.0;
+        info.latency = base::Duration::from_us(btl->btl_latency);
+        info.max_fragment_bytes = static_cast<std::uint32_t>(
+            std::min<std::size_t>(btl->btl_max_send_size - overhead, UINT32_MAX) &
+            ~std::size_t{15});
+        info.checksum_payload = path->checksum;
+        path->id = peer.engine.add_path(info, present);
+        if (path->id == reliability::no_path) {
+            break;
+        }
+        eager = std::min(eager, std::max(btl->btl_eager_limit, overhead) - overhead);
+        peer.paths.push_back(std::move(path));
+    }
+    if (peer.paths.empty()) {
+        return false;
+    }
+    for (auto &path : peer.paths) {
+        path->queues = peer.paths.size() > 1 && std::strcmp(component_name(path->btl), "tcp") == 0;
+    }
+    if (parameters().eager_limit != 0) {
+        eager = parameters().eager_limit;
+    }
+    peer.eager_limit = static_cast<std::uint32_t>(
+        std::min({eager, std::size_t{peer.engine.fragment_bytes()}, tx_pools().largest_payload()}));
+    return true;
+}
+
+void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
+                       mca_btl_base_descriptor_t *des, int status) noexcept
+{
+    auto *descriptor = static_cast<Descriptor *>(des->des_cbdata);
+    BtlPath &path = *descriptor->path;
+    if (OPAL_UNLIKELY(status < 0)) {
+        path.note_error();
+        path.stale = true;
+    }
+    const base::Time present = now();
+    {
+        Guard guard(path.peer->lock);
+        if (descriptor->in_call) {
+            descriptor->returned = true;
+        } else {
+            path.peer->descriptor_done(descriptor, present);
+        }
+    }
+    if (OPAL_UNLIKELY(status < 0)) {
+        peers().mark_busy(*path.peer);
+    }
+}
+
+void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
+                      mca_btl_base_descriptor_t *des, int status) noexcept
+{
+    if (OPAL_UNLIKELY(status < 0)) {
+        auto &path = *static_cast<BtlPath *>(des->des_cbdata);
+        path.note_error();
+        peers().mark_busy(*path.peer);
+    }
+}
+
+void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *process,
+               char * /*information*/) noexcept
+{
+    if ((flags & MCA_BTL_ERROR_FLAGS_ADD_CUDA_IPC) != 0 ||
+        (flags & (MCA_BTL_ERROR_FLAGS_FATAL | MCA_BTL_ERROR_FLAGS_NONFATAL)) ==
+            MCA_BTL_ERROR_FLAGS_NONFATAL) {
+        return;
+    }
+    peers().for_each([&](PeerState &peer) {
+        if (process != nullptr && &peer.proc->super != process) {
+            return;
+        }
+        for (auto &path : peer.paths) {
+            if (btl == nullptr || path->btl == btl) {
+                path->note_error();
+                peers().mark_busy(peer);
+            }
+        }
+    });
+}
+
+} // namespace ft::dr

@@ -1,0 +1,268 @@
+#include "ompi/mca/pml/dr/comm.hpp"
+
+#include <new>
+
+#include "ompi/mca/pml/dr/pool.hpp"
+#include "opal/mca/show_help.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+constexpr std::size_t small_payload = 192;
+constexpr std::size_t medium_payload = 4096;
+constexpr std::uint8_t from_system = 2;
+BlockPool unexpected_pools[2];
+
+} // namespace
+
+void set_up_unexpected() noexcept
+{
+    unexpected_pools[0].set_up(sizeof(Unexpected) + small_payload, 64);
+    unexpected_pools[1].set_up(sizeof(Unexpected) + medium_payload, 16);
+}
+
+void release_unexpected() noexcept
+{
+    for (BlockPool &pool : unexpected_pools) {
+        pool.release();
+    }
+}
+
+Unexpected *keep(const Arrival &arrival) noexcept
+{
+    const std::size_t bytes = arrival.payload.size();
+    std::uint8_t size_class = from_system;
+    if (bytes <= small_payload) {
+        size_class = 0;
+    } else if (bytes <= medium_payload) {
+        size_class = 1;
+    }
+    void *memory = size_class == from_system ? std::malloc(sizeof(Unexpected) + bytes)
+                                             : unexpected_pools[size_class].get();
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    auto *message = new (memory) Unexpected;
+    message->arrival = arrival;
+    message->size_class = size_class;
+    if (bytes != 0) {
+        auto *copy = reinterpret_cast<std::byte *>(message + 1);
+        std::memcpy(copy, arrival.payload.data(), bytes);
+        message->arrival.payload = {copy, bytes};
+    }
+    return message;
+}
+
+void release(Unexpected *message) noexcept
+{
+    if (message->size_class == from_system) {
+        std::free(message);
+    } else {
+        unexpected_pools[message->size_class].put(message);
+    }
+}
+
+CommState::CommState(ompi_communicator_t *comm)
+    : comm_(comm), sources_(static_cast<std::size_t>(comm->c_remote_group->grp_proc_count))
+{
+}
+
+CommState::~CommState()
+{
+    while (Unexpected *message = all_unexpected_.front()) {
+        take(message);
+        release(message);
+    }
+}
+
+CommState::Source *CommState::source(int rank) noexcept
+{
+    auto &entry = sources_[static_cast<std::size_t>(rank)];
+    if (!entry) {
+        entry.reset(new (std::nothrow) Source);
+    }
+    return entry.get();
+}
+
+RecvRequest *CommState::match(const Arrival &arrival) noexcept
+{
+    const auto first = [&](List<RecvRequest, PostedTag> &list) {
+        RecvRequest *request = list.front();
+        while (request != nullptr && !tag_matches(request->req_base.req_tag, arrival.tag)) {
+            request = list.next(request);
+        }
+        return request;
+    };
+    const auto &entry = sources_[static_cast<std::size_t>(arrival.source)];
+    RecvRequest *best = entry ? first(entry->posted) : nullptr;
+    if (!any_source_.empty()) {
+        RecvRequest *any = first(any_source_);
+        if (any != nullptr && (best == nullptr || any->order < best->order)) {
+            best = any;
+        }
+    }
+    if (best != nullptr) {
+        List<RecvRequest, PostedTag>::remove(best);
+    }
+    return best;
+}
+
+void CommState::add(Unexpected *message) noexcept
+{
+    Source *from = source(message->arrival.source);
+    if (from == nullptr) {
+        // No memory for a list head: as if the message had not been kept. Nothing was acknowledged
+        // above the engine, so say so loudly rather than lose it.
+        ft::mca::show_help("help-pml-dr.txt", "no memory", "an unexpected message");
+        ompi_mpi_abort(comm_, MPI_ERR_NO_MEM);
+    }
+    from->unexpected.push_back(message);
+    all_unexpected_.push_back(message);
+}
+
+Unexpected *CommState::find(int source_rank, int tag) noexcept
+{
+    if (source_rank == OMPI_ANY_SOURCE) {
+        Unexpected *message = all_unexpected_.front();
+        while (message != nullptr && !tag_matches(tag, message->arrival.tag)) {
+            message = all_unexpected_.next(message);
+        }
+        return message;
+    }
+    const auto &entry = sources_[static_cast<std::size_t>(source_rank)];
+    if (!entry) {
+        return nullptr;
+    }
+    Unexpected *message = entry->unexpected.front();
+    while (message != nullptr && !tag_matches(tag, message->arrival.tag)) {
+        message = entry->unexpected.next(message);
+    }
+    return message;
+}
+
+void CommState::take(Unexpected *message) noexcept
+{
+    List<Unexpected, FromSourceTag>::remove(message);
+    List<Unexpected, FromAllTag>::remove(message);
+}
+
+bool CommState::post(RecvRequest *request) noexcept
+{
+    request->order = next_order_++;
+    if (request->req_base.req_peer == OMPI_ANY_SOURCE) {
+        any_source_.push_back(request);
+        return true;
+    }
+    Source *from = source(request->req_base.req_peer);
+    if (from == nullptr) {
+        return false;
+    }
+    from->posted.push_back(request);
+    return true;
+}
+
+bool CommState::withdraw(RecvRequest *request) noexcept
+{
+    if (!static_cast<Hook<PostedTag> *>(request)->linked()) {
+        return false;
+    }
+    List<RecvRequest, PostedTag>::remove(request);
+    return true;
+}
+
+void CommState::take_posted(int rank, std::vector<RecvRequest *> &into)
+{
+    const auto &entry = sources_[static_cast<std::size_t>(rank)];
+    while (entry && !entry->posted.empty()) {
+        into.push_back(entry->posted.pop_front());
+    }
+}
+
+void CommState::take_posted_any(std::vector<RecvRequest *> &into)
+{
+    while (!any_source_.empty()) {
+        into.push_back(any_source_.pop_front());
+    }
+}
+
+Comms &comms() noexcept
+{
+    static Comms instance;
+    return instance;
+}
+
+int Comms::add(ompi_communicator_t *comm) noexcept
+try {
+    auto state = std::make_unique<CommState>(comm);
+    {
+        // Whoever finds the CommState from now on waits for its lock, so that what came before the
+        // communicator was known is matched first.
+        Guard matching(state->lock);
+        Guard orphans(orphans_lock_);
+        comm->c_pml_comm = reinterpret_cast<mca_pml_comm_t *>(state.get());
+        for (Unexpected *message = orphans_.front(); message != nullptr;) {
+            Unexpected *after = orphans_.next(message);
+            if (message->arrival.context == comm->c_contextid) {
+                List<Unexpected, FromAllTag>::remove(message);
+                if (message->arrival.source >= 0 && message->arrival.source < state->size()) {
+                    state->add(message);
+                } else {
+                    dr::release(message);
+                }
+            }
+            message = after;
+        }
+    }
+    Guard guard(list_lock_);
+    all_.push_back(state.release());
+    return OMPI_SUCCESS;
+} catch (...) {
+    return OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+int Comms::remove(ompi_communicator_t *comm) noexcept
+{
+    CommState *state = CommState::of(comm);
+    if (state == nullptr) {
+        return OMPI_SUCCESS;
+    }
+    {
+        Guard guard(list_lock_);
+        List<CommState, CommState>::remove(state);
+    }
+    comm->c_pml_comm = nullptr;
+    delete state;
+    return OMPI_SUCCESS;
+}
+
+CommState *Comms::find_or_keep(const Arrival &arrival) noexcept
+{
+    const auto known = [&]() -> CommState * {
+        ompi_communicator_t *comm = ompi_comm_lookup(arrival.context);
+        return comm == nullptr ? nullptr : CommState::of(comm);
+    };
+    if (CommState *state = known(); OPAL_LIKELY(state != nullptr)) {
+        return state;
+    }
+    Guard guard(orphans_lock_);
+    if (CommState *state = known(); state != nullptr) {
+        return state;
+    }
+    if (Unexpected *message = keep(arrival); message != nullptr) {
+        orphans_.push_back(message);
+    } else {
+        ft::mca::show_help("help-pml-dr.txt", "no memory", "an unexpected message");
+        ompi_mpi_abort(&ompi_mpi_comm_world.comm, MPI_ERR_NO_MEM);
+    }
+    return nullptr;
+}
+
+void Comms::release() noexcept
+{
+    while (Unexpected *message = orphans_.pop_front()) {
+        dr::release(message);
+    }
+}
+
+} // namespace ft::dr

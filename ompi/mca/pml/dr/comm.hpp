@@ -1,0 +1,127 @@
+/// \file
+/// Matching within one communicator: receives that wait for a message, messages that wait for a
+/// receive. MPI's order: of two that match, the earlier one.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ompi/mca/pml/dr/list.hpp"
+#include "ompi/mca/pml/dr/lock.hpp"
+#include "ompi/mca/pml/dr/request.hpp"
+
+namespace ft::dr {
+
+/// An envelope, and as much of the message as came with it.
+struct Arrival {
+    PeerState *peer = nullptr;    ///< nullptr: from this process itself
+    SendRequest *local = nullptr; ///< from this process: the send that waits, for a rendezvous
+    std::uint32_t context = 0;
+    std::int32_t source = 0;
+    std::int32_t tag = 0;
+    bool rendezvous = false;  ///< the sender waits for a cts
+    std::uint64_t length = 0; ///< of the whole message
+    std::uint64_t sender_request = 0;
+    std::span<const std::byte> payload; ///< its beginning
+};
+
+struct FromSourceTag;
+struct FromAllTag;
+
+/// A message that nobody has asked for yet; its payload stands behind it.
+struct Unexpected : Hook<FromSourceTag>, Hook<FromAllTag> {
+    Arrival arrival;
+    std::uint8_t size_class = 0;
+};
+
+/// Copies an arrival, payload included. \return nullptr when there is no memory
+Unexpected *keep(const Arrival &arrival) noexcept;
+void release(Unexpected *message) noexcept;
+void set_up_unexpected() noexcept;
+void release_unexpected() noexcept;
+
+/// c_pml_comm of a communicator. `lock` is to be held for everything but construction.
+class CommState : public Hook<CommState> {
+  public:
+    explicit CommState(ompi_communicator_t *comm);
+    ~CommState();
+    CommState(const CommState &) = delete;
+    CommState &operator=(const CommState &) = delete;
+
+    Mutex lock;
+
+    static CommState *of(ompi_communicator_t *comm) noexcept
+    {
+        return reinterpret_cast<CommState *>(comm->c_pml_comm);
+    }
+    ompi_communicator_t *communicator() const noexcept { return comm_; }
+    int size() const noexcept { return static_cast<int>(sources_.size()); }
+
+    /// A message came. \return the receive that it is for, taken off its list, or nullptr
+    RecvRequest *match(const Arrival &arrival) noexcept;
+    /// A message came that `match` found nobody for; it is kept.
+    void add(Unexpected *message) noexcept;
+    /// The first message that a receive of (source, tag) matches, or nullptr.
+    Unexpected *find(int source, int tag) noexcept;
+    /// Takes a message that `find` gave out of the lists.
+    void take(Unexpected *message) noexcept;
+    /// A receive waits. There must be no message that it matches. \return false: no memory
+    bool post(RecvRequest *request) noexcept;
+    /// \return true when the receive was waiting still; it is not any more
+    bool withdraw(RecvRequest *request) noexcept;
+    /// Takes the receives that wait for this source alone. \param into appended to
+    void take_posted(int source, std::vector<RecvRequest *> &into);
+    /// Takes the receives from any source.
+    void take_posted_any(std::vector<RecvRequest *> &into);
+
+  private:
+    struct Source {
+        List<RecvRequest, PostedTag> posted;
+        List<Unexpected, FromSourceTag> unexpected;
+    };
+    Source *source(int rank) noexcept;
+
+    ompi_communicator_t *const comm_;
+    std::vector<std::unique_ptr<Source>> sources_; ///< by rank, made at first use
+    List<RecvRequest, PostedTag> any_source_;
+    List<Unexpected, FromAllTag> all_unexpected_;
+    std::uint64_t next_order_ = 0;
+};
+
+/// What the matching of tags means: a wildcard does not match Open MPI's own negative tags.
+constexpr bool tag_matches(int wanted, int tag) noexcept
+{
+    return wanted == tag || (wanted == OMPI_ANY_TAG && tag >= 0);
+}
+
+/// All communicators, and the messages for those that are not known here yet.
+class Comms {
+  public:
+    int add(ompi_communicator_t *comm) noexcept;
+    int remove(ompi_communicator_t *comm) noexcept;
+    /// The communicator of a context when it has its CommState; otherwise the arrival is kept until
+    /// `add` and nullptr returned.
+    CommState *find_or_keep(const Arrival &arrival) noexcept;
+    void release() noexcept;
+    /// `visit` is called without locks; no communicator may be added or removed meanwhile by it.
+    template <class Visit>
+    void for_each(Visit visit)
+    {
+        Guard guard(list_lock_);
+        for (CommState *comm = all_.front(); comm != nullptr; comm = all_.next(comm)) {
+            visit(*comm);
+        }
+    }
+
+  private:
+    Mutex orphans_lock_; ///< leaf
+    List<Unexpected, FromAllTag> orphans_;
+    Mutex list_lock_; ///< outermost
+    List<CommState, CommState> all_;
+};
+
+Comms &comms() noexcept;
+
+} // namespace ft::dr

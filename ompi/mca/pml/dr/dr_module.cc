@@ -1,0 +1,160 @@
+#include "ompi/mca/pml/dr/dr_module.hpp"
+
+#include "ompi/mca/pml/dr/btl_path.hpp"
+#include "ompi/mca/pml/dr/comm.hpp"
+#include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/probe.hpp"
+#include "ompi/mca/pml/dr/progress.hpp"
+#include "ompi/mca/pml/dr/recv.hpp"
+#include "ompi/mca/pml/dr/recv_fragment.hpp"
+#include "ompi/mca/pml/dr/send.hpp"
+#include "opal/mca/show_help.hpp"
+
+#include <algorithm>
+
+namespace ft::dr {
+
+bool module_enabled = false;
+
+namespace {
+
+/// The longest message of one fragment that any BTL or the user asks for.
+std::size_t largest_eager() noexcept
+{
+    const Parameters &p = parameters();
+    std::size_t largest = p.eager_limit;
+    if (largest == 0) {
+        mca_btl_base_selected_module_t *selected = nullptr;
+        OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized,
+                          mca_btl_base_selected_module_t)
+        {
+            largest = std::max(largest, selected->btl_module->btl_eager_limit);
+        }
+    }
+    return std::min<std::size_t>(largest, p.engine.fragment_bytes);
+}
+
+int enable(bool on) noexcept
+{
+    if (!on) {
+        return OMPI_SUCCESS;
+    }
+    if (!parameters().load()) {
+        return OMPI_ERR_BAD_PARAM;
+    }
+    int rc = register_error_classes();
+    if (rc == OMPI_SUCCESS) {
+        rc = set_up_requests();
+    }
+    if (rc != OMPI_SUCCESS) {
+        return rc;
+    }
+    set_up_descriptors();
+    set_up_unexpected();
+    tx_pools().set_up(largest_eager());
+    peers().set_up();
+    module_enabled = true;
+    return OMPI_SUCCESS;
+}
+
+int add_procs(ompi_proc_t **procs, std::size_t count) noexcept
+{
+    if (count == 0) {
+        return OMPI_SUCCESS;
+    }
+    int rc = mca_pml_base_pml_check_selected("dr", procs, count);
+    if (rc != OMPI_SUCCESS) {
+        const char *self = OMPI_NAME_PRINT(OMPI_PROC_MY_NAME);
+        ft::mca::show_help("help-pml-dr.txt", "mixed pmls", self, opal_process_info.nodename);
+        return rc;
+    }
+    opal_bitmap_t reachable;
+    OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
+    rc = opal_bitmap_init(&reachable, static_cast<int>(count));
+    if (rc == OPAL_SUCCESS) {
+        rc = mca_bml.bml_add_procs(count, procs, &reachable);
+    }
+    OBJ_DESTRUCT(&reachable);
+    if (rc == OMPI_ERR_UNREACH) {
+        // bml/r2 says so too, but what it says gets lost on the way from a rank to mpirun.
+        const auto *unreached = std::find_if(procs, procs + count, [](const ompi_proc_t *proc) {
+            return proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_BML] == nullptr;
+        });
+        if (unreached != procs + count) {
+            tell_no_path(*unreached);
+        }
+    }
+    if (rc == OMPI_SUCCESS) {
+        rc = mca_bml.bml_register(btl_tag, on_fragment, nullptr);
+    }
+    if (rc == OMPI_SUCCESS) {
+        rc = mca_bml.bml_register_error(btl_error);
+    }
+    // Behind the BTLs' own, so that what they bring is answered in the same pass.
+    return rc == OMPI_SUCCESS ? start_progress() : rc;
+}
+
+int del_procs(ompi_proc_t **procs, std::size_t count) noexcept
+{
+    for (std::size_t i = 0; i < count; ++i) {
+        peers().forget(procs[i]);
+    }
+    return mca_bml.bml_del_procs(count, procs);
+}
+
+int add_comm(ompi_communicator_t *comm) noexcept
+{
+    const int rc = comms().add(comm);
+    if (rc == OMPI_SUCCESS && comm == &ompi_mpi_comm_self.comm) {
+        return arrange_drain();
+    }
+    return rc;
+}
+
+int del_comm(ompi_communicator_t *comm) noexcept
+{
+    return comms().remove(comm);
+}
+
+int dump(ompi_communicator_t * /*comm*/, int /*verbose*/) noexcept
+{
+    return OMPI_SUCCESS;
+}
+
+int ft_event(int /*state*/) noexcept
+{
+    return OMPI_SUCCESS;
+}
+
+} // namespace
+
+mca_pml_base_module_t module = {
+    .pml_add_procs = add_procs,
+    .pml_del_procs = del_procs,
+    .pml_enable = enable,
+    .pml_progress = nullptr,
+    .pml_add_comm = add_comm,
+    .pml_del_comm = del_comm,
+    .pml_irecv_init = irecv_init,
+    .pml_irecv = irecv,
+    .pml_recv = recv,
+    .pml_isend_init = isend_init,
+    .pml_isend = isend,
+    .pml_send = send,
+    .pml_iprobe = iprobe,
+    .pml_probe = probe,
+    .pml_start = start_requests,
+    .pml_improbe = improbe,
+    .pml_mprobe = mprobe,
+    .pml_imrecv = imrecv,
+    .pml_mrecv = mrecv,
+    .pml_dump = dump,
+    .pml_ft_event = ft_event,
+    .pml_max_contextid = UINT32_MAX - 1,
+    .pml_max_tag = INT_MAX,
+    .pml_flags = 0,
+};
+
+} // namespace ft::dr

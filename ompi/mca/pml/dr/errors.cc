@@ -1,0 +1,196 @@
+#include "ompi/mca/pml/dr/errors.hpp"
+
+#include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/recv.hpp"
+#include "ompi/mca/pml/dr/send.hpp"
+#include "ompi/mpi_ft/mpi_ft.h"
+#include "opal/mca/show_help.hpp"
+#include "opal/process/deaths.hpp"
+
+extern "C" OMPI_DECLSPEC opal_class_t ompi_mpi_errcode_t_class;
+
+namespace ft::dr {
+
+namespace {
+
+struct ClassText {
+    int value;
+    const char *text;
+};
+
+constexpr ClassText class_texts[] = {
+    {MPI_ERR_RANK_FAIL_STOP, "MPI_ERR_RANK_FAIL_STOP: a process has failed"},
+    {MPIX_ERR_PROC_FAILED_PENDING,
+     "MPIX_ERR_PROC_FAILED_PENDING: a process that might have sent has failed"},
+    {MPIX_ERR_REVOKED, "MPIX_ERR_REVOKED: the communicator has been revoked"},
+    {MPIX_ERR_UNREACHABLE, "MPIX_ERR_UNREACHABLE: no way leads to the process any more"},
+};
+
+ompi_mpi_errcode_t class_objects[std::size(class_texts)];
+
+bool some_failed = false;
+
+opal_process_name_t name_of(ompi_communicator_t *comm, int rank) noexcept
+{
+    return ompi_group_get_proc_name(comm->c_remote_group, rank);
+}
+
+/// Whether a process is the one of this name.
+bool names(const opal_process_name_t &name, const ompi_proc_t &proc) noexcept
+{
+    return name.jobid == proc.super.proc_name.jobid && name.vpid == proc.super.proc_name.vpid;
+}
+
+/// What a receive from this rank meets. Nothing is made: most ranks are never talked to.
+int error_of(ompi_communicator_t *comm, int rank) noexcept
+{
+    ompi_proc_t *proc = ompi_group_get_proc_ptr_raw(comm->c_remote_group, rank);
+    if (ompi_proc_is_sentinel(proc)) {
+        // The group knows only its name; it may have become known by another way since.
+        proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(name_of(comm, rank)));
+    }
+    const PeerState *peer = proc == nullptr ? nullptr : Peers::existing(proc);
+    const int known =
+        peer == nullptr ? MPI_SUCCESS : __atomic_load_n(&peer->error, __ATOMIC_ACQUIRE);
+    return known != MPI_SUCCESS ? known : death_error(name_of(comm, rank));
+}
+
+/// What a receive from any source of this communicator meets.
+int wildcard_error(ompi_communicator_t *comm) noexcept
+{
+    int error = MPI_SUCCESS;
+    const bool inter = OMPI_COMM_IS_INTER(comm);
+    for (int rank = 0; rank < comm->c_remote_group->grp_proc_count; ++rank) {
+        if (!inter && rank == comm->c_my_rank) {
+            continue; // who waits does not send to itself
+        }
+        const int other = error_of(comm, rank);
+        if (other == MPI_SUCCESS) {
+            return MPI_SUCCESS;
+        }
+        error = other;
+    }
+    return error;
+}
+
+void tell(const PeerState &peer) noexcept
+{
+    const std::string limit = std::to_string(parameters().engine.give_up.ms());
+    const std::string self = OMPI_NAME_PRINT(OMPI_PROC_MY_NAME);
+    ft::mca::show_help("help-pml-dr.txt", "peer unreachable", limit.c_str(), self.c_str(),
+                       opal_process_info.nodename, peer.printed_name());
+}
+
+/// Receives that only this process, or nobody any more, can serve.
+void fail_receives(const opal_process_name_t &who, int error, Completions &done)
+{
+    std::vector<RecvRequest *> posted;
+    comms().for_each([&](CommState &state) {
+        Guard guard(state.lock);
+        ompi_communicator_t *comm = state.communicator();
+        bool member = false;
+        for (int rank = 0; rank < state.size(); ++rank) {
+            const opal_process_name_t name = name_of(comm, rank);
+            if (name.jobid == who.jobid && name.vpid == who.vpid) {
+                member = true;
+                state.take_posted(rank, posted);
+            }
+        }
+        if (member && wildcard_error(comm) != MPI_SUCCESS) {
+            state.take_posted_any(posted);
+        }
+    });
+    for (RecvRequest *request : posted) {
+        fail(*request, error, done);
+    }
+}
+
+} // namespace
+
+int death_error(const opal_process_name_t &name) noexcept
+{
+    return process::is_dead({name.jobid, name.vpid}) ? MPI_ERR_RANK_FAIL_STOP : MPI_SUCCESS;
+}
+
+void take_deaths() noexcept
+try {
+    static std::size_t seen = 0;
+    while (seen < process::death_count()) {
+        const process::Name dead = process::death(seen++).who;
+        __atomic_store_n(&some_failed, true, __ATOMIC_RELEASE);
+        opal_process_name_t name;
+        name.jobid = dead.jobid;
+        name.vpid = dead.vpid;
+        PeerState *met = nullptr;
+        peers().for_each([&](PeerState &peer) {
+            if (names(name, *peer.proc)) {
+                met = &peer;
+            }
+        });
+        if (met != nullptr) {
+            fail_peer(*met, MPI_ERR_RANK_FAIL_STOP);
+        } else {
+            Completions done;
+            fail_receives(name, MPI_ERR_RANK_FAIL_STOP, done);
+        }
+    }
+} catch (...) {
+    ompi_mpi_abort(&ompi_mpi_comm_world.comm, MPI_ERR_NO_MEM);
+}
+
+int register_error_classes() noexcept
+{
+    for (std::size_t i = 0; i < std::size(class_texts); ++i) {
+        ompi_mpi_errcode_t &object = class_objects[i];
+        OBJ_CONSTRUCT(&object, ompi_mpi_errcode_t);
+        object.code = class_texts[i].value;
+        object.cls = class_texts[i].value;
+        std::snprintf(object.errstring, sizeof object.errstring, "%s", class_texts[i].text);
+        const int rc =
+            opal_pointer_array_set_item(&ompi_mpi_errcodes, class_texts[i].value, &object);
+        if (rc != OPAL_SUCCESS) {
+            return rc;
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+bool any_peer_failed() noexcept
+{
+    return __atomic_load_n(&some_failed, __ATOMIC_ACQUIRE);
+}
+
+int receive_error(ompi_communicator_t *comm, int source) noexcept
+{
+    return source == OMPI_ANY_SOURCE ? wildcard_error(comm) : error_of(comm, source);
+}
+
+void fail_peer(PeerState &peer, int error) noexcept
+try {
+    Completions done;
+    {
+        Guard guard(peer.lock);
+        if (peer.error != MPI_SUCCESS) {
+            return;
+        }
+        // From here on nothing new is begun with it; whoever posts a receive sees this flag.
+        __atomic_store_n(&peer.error, error, __ATOMIC_RELEASE);
+        __atomic_store_n(&some_failed, true, __ATOMIC_RELEASE);
+        peer.engine.declare_dead();
+        peer.fail_sends(error, done);
+        for (RecvRequest *request : peer.receives.take_all()) {
+            request->number = 0;
+            fail(*request, error, done);
+        }
+    }
+    if (error == MPIX_ERR_UNREACHABLE) {
+        tell(peer);
+    }
+    fail_receives(peer.proc->super.proc_name, error, done);
+} catch (...) {
+    // Without memory for the list of what to fail there is nothing left to try.
+    ompi_mpi_abort(&ompi_mpi_comm_world.comm, MPI_ERR_NO_MEM);
+}
+
+} // namespace ft::dr

@@ -1,0 +1,322 @@
+#include "ompi/mca/pml/dr/parameters.hpp"
+
+#include <array>
+#include <vector>
+
+#include "opal/mca/show_help.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+using Number = unsigned long long;
+
+constexpr Number kibi = 1024;
+constexpr Number mebi = 1024 * kibi;
+
+/// One numeric parameter: everything that ompi_info, the range check and the manual say of it.
+struct Entry {
+    const char *name;
+    Number value; ///< starts as the default, then what the user set
+    Number least;
+    Number most;
+    mca_base_var_info_lvl_t level;
+    const char *help;
+};
+
+enum Index : std::size_t {
+    fragment_bytes,
+    window_bytes,
+    window_vfrags,
+    eager_limit,
+    path_depth,
+    rto_initial_us,
+    rto_min_us,
+    rto_max_ms,
+    ack_delay_us,
+    ack_every,
+    reorder_threshold,
+    reorder_bytes,
+    path_retries,
+    probe_interval_ms,
+    probe_confirm,
+    hold_down_ms,
+    give_up_ms,
+    keepalive_ms,
+    drain_ms,
+    stats,
+    stats_interval_ms,
+    verbose,
+    count
+};
+
+std::array<Entry, Index::count> table{{
+    {"fragment_bytes", 64 * kibi, 256, 16 * mebi, OPAL_INFO_LVL_4,
+     "Largest payload of one fragment (S_max), bytes; what a BTL cannot carry is cut further. "
+     "64 fragments are acknowledged together. Too low: more headers and more work per byte. "
+     "Too high: one lost or broken fragment costs more to send again."},
+    {"window_bytes", 16 * mebi, 4 * kibi, 4096 * mebi, OPAL_INFO_LVL_4,
+     "Most payload to one peer that is sent and not yet acknowledged, bytes; at least "
+     "fragment_bytes. Too low: the sender waits for acknowledgements on a long or fast network. "
+     "Too high: memory for small messages that wait for their acknowledgement."},
+    {"window_vfrags", 256, 2, 1024, OPAL_INFO_LVL_5,
+     "Most VFRAGs (small messages, or groups of 64 fragments) to one peer that are sent and not "
+     "yet acknowledged. Too low: small messages wait for acknowledgements. Too high: memory, and "
+     "longer lists after a loss."},
+    {"eager_limit", 0, 0, 16 * mebi, OPAL_INFO_LVL_4,
+     "Longest message that is copied and sent without asking the receiver first, payload bytes; "
+     "0 takes the smallest eager limit of the BTLs to that peer. A message never exceeds one "
+     "fragment. Too low: a round trip more for medium messages. Too high: copies, and memory at "
+     "receivers that are late."},
+    {"path_depth", 16, 1, 65535, OPAL_INFO_LVL_6,
+     "Most fragments that one path's BTL holds at a time. Too low: the BTL runs dry. Too high: "
+     "much to send again when the path dies, and late adaptation between paths."},
+    {"rto_initial_us", 50000, 1, 60000000, OPAL_INFO_LVL_6,
+     "Time until an unacknowledged fragment is sent again before the first round trip was "
+     "measured, microseconds. Too low: needless repetition during start-up. Too high: a first "
+     "message that is lost waits that long."},
+    {"rto_min_us", 2000, 1, 10000000, OPAL_INFO_LVL_5,
+     "Floor of the measured retransmission timeout, microseconds. Too low: a receiver that the "
+     "system did not schedule is taken for a loss. Too high: the last fragment of a message, "
+     "when lost, waits that long."},
+    {"rto_max_ms", 2000, 1, 600000, OPAL_INFO_LVL_6,
+     "Ceiling of the retransmission timeout after doublings, milliseconds. Too low: a network "
+     "that is down is pestered, and below the real round trip a path that went down never "
+     "comes back. Too high: slow to resume when it is back."},
+    {"ack_delay_us", 500, 0, 1000000, OPAL_INFO_LVL_5,
+     "Longest time that an acknowledgement waits for a message going back or for others of its "
+     "kind, microseconds. Too low: more acknowledgements. Too high: senders' windows fill."},
+    {"ack_every", 32, 1, 1024, OPAL_INFO_LVL_6,
+     "VFRAGs after which an acknowledgement is sent without waiting; at most window_vfrags. Too "
+     "low: more acknowledgements. Too high: the sender's window fills in bursts."},
+    {"reorder_threshold", 3, 1, 255, OPAL_INFO_LVL_6,
+     "Later fragments on the same path that must have arrived until one is held for lost; grows "
+     "when it was wrong. Too low: reordered fragments are sent twice. Too high: losses are "
+     "noticed late."},
+    {"reorder_bytes", 4 * mebi, 4 * kibi, 4096 * mebi, OPAL_INFO_LVL_6,
+     "Most payload from one peer that is kept since it arrived before its turn, bytes; at least "
+     "fragment_bytes. Too low: early fragments are dropped and sent again. Too high: memory."},
+    {"path_retries", 5, 1, 100, OPAL_INFO_LVL_4,
+     "Unanswered tries after which a path is taken out while another path answers. Too low: a "
+     "short disturbance costs a path for hold_down_ms. Too high: a dead path is used longer."},
+    {"probe_interval_ms", 500, 1, 3600000, OPAL_INFO_LVL_5,
+     "Time between probes of a path that is down, and silence in the middle of a long message "
+     "after "
+     "which the peer is asked for a sign of life, milliseconds. Too low: needless traffic. Too "
+     "high: a repaired path stays unused longer."},
+    {"probe_confirm", 3, 1, 100, OPAL_INFO_LVL_6,
+     "Answered probes in a row that bring a path back. Too low: a path that flaps comes back too "
+     "early. Too high: a repaired path stays unused longer."},
+    {"hold_down_ms", 1000, 0, 3600000, OPAL_INFO_LVL_5,
+     "Least time that a path stays down, milliseconds; doubles each time it fails again, up to "
+     "64 times. Too low: flapping. Too high: a repaired path stays unused longer."},
+    {"give_up_ms", 600000, 10, 86400000, OPAL_INFO_LVL_4,
+     "Silence of a peer with data outstanding after which it is unreachable (MPIX_ERR_UNREACHABLE),"
+     " milliseconds; above rto_max_ms. Too low: a process that computes without calling MPI is "
+     "given up. Too high: requests to a peer that is gone without a word hang that long."},
+    {"keepalive_ms", 0, 0, 86400000, OPAL_INFO_LVL_5,
+     "Silence after which a peer is asked for a sign of life although nothing is outstanding, "
+     "milliseconds; 0 never. Without: a receive from a peer whose every path died in silence waits "
+     "for ever. Too low: traffic. With it, a peer that computes for give_up_ms without calling MPI "
+     "is given up by all who know it."},
+    {"drain_ms", 10000, 0, 3600000, OPAL_INFO_LVL_4,
+     "Longest time that MPI_Finalize waits for what is unacknowledged, milliseconds. Too low: the "
+     "last messages may be lost. Too high: a dead peer delays the end that long."},
+    {"stats", 0, 0, 2, OPAL_INFO_LVL_3,
+     "Summary on standard error at MPI_Finalize: 0 none, 1 one line for each process, 2 also one "
+     "for each peer and path. Costs nothing before MPI_Finalize."},
+    {"stats_interval_ms", 0, 0, 3600000, OPAL_INFO_LVL_4,
+     "Time after which the sums of pml_dr_stats, with the words so far, are printed again and "
+     "again "
+     "while there is traffic, milliseconds; 0: at MPI_Finalize only. Too low: output that slows "
+     "the "
+     "job. Too high: old news."},
+    {"verbose", 0, 0, 100, OPAL_INFO_LVL_3,
+     "1 and above: every change of a path's state is printed as it happens. 0: nothing. Costs a "
+     "line for each change."},
+}};
+
+char *checksum_text = nullptr;
+char *disable_text = nullptr;
+
+int register_text(const mca_base_component_t &component, const char *name, const char *help,
+                  mca_base_var_info_lvl_t level, const char *initial, char **storage)
+{
+    *storage = const_cast<char *>(initial);
+    return mca_base_component_var_register(&component, name, help, MCA_BASE_VAR_TYPE_STRING,
+                                           nullptr, 0, MCA_BASE_VAR_FLAG_SETTABLE, level,
+                                           MCA_BASE_VAR_SCOPE_LOCAL, storage);
+}
+
+void bad_word(const char *parameter, std::string_view word, const char *allowed)
+{
+    const std::string text(word);
+    ft::mca::show_help("help-pml-dr.txt", "bad word", parameter, text.c_str(), allowed);
+}
+
+std::vector<std::string_view> split(std::string_view text)
+{
+    std::vector<std::string_view> words;
+    while (!text.empty()) {
+        const auto comma = text.find(',');
+        const auto word = text.substr(0, comma);
+        if (!word.empty()) {
+            words.push_back(word);
+        }
+        text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+    }
+    return words;
+}
+
+bool in_range()
+{
+    for (const Entry &entry : table) {
+        if (entry.value < entry.least || entry.value > entry.most) {
+            const std::string given = std::to_string(static_cast<long long>(entry.value));
+            const std::string least = std::to_string(entry.least);
+            const std::string most = std::to_string(entry.most);
+            ft::mca::show_help("help-pml-dr.txt", "out of range", entry.name, given.c_str(),
+                               least.c_str(), most.c_str());
+            return false;
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+Parameters &parameters() noexcept
+{
+    static Parameters instance;
+    return instance;
+}
+
+int Parameters::register_all(const mca_base_component_t &component) noexcept
+{
+    mca::add_help_dir();
+    for (Entry &entry : table) {
+        const int rc = mca_base_component_var_register(
+            &component, entry.name, entry.help, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr, 0,
+            MCA_BASE_VAR_FLAG_SETTABLE, entry.level, MCA_BASE_VAR_SCOPE_LOCAL, &entry.value);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    int rc = register_text(
+        component, "checksum",
+        "What CRC32C protects: full (header and payload), header, or none; behind it, payloads of "
+        "single BTLs, as in full,vader:none or header,tcp:full. Without: a bit that flips on the "
+        "way reaches the application. With: about 2 % of the time of a copy.",
+        OPAL_INFO_LVL_3, "full", &checksum_text);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = register_text(
+        component, "test_disable",
+        "For developers: mechanisms to switch off, so that a test can show that it needs them: "
+        "retransmit, checksum, duplicate, failover, order. Messages are lost or spoilt then.",
+        OPAL_INFO_LVL_9, "", &disable_text);
+    return rc < 0 ? rc : OMPI_SUCCESS;
+}
+
+bool Parameters::load() noexcept
+try {
+    if (!in_range() || !parse_checksum() || !parse_disable()) {
+        return false;
+    }
+    const auto number = [](Index i) { return table[i].value; };
+    const auto number32 = [&](Index i) { return static_cast<std::uint32_t>(number(i)); };
+    const auto us = [&](Index i) {
+        return base::Duration::from_us(static_cast<std::int64_t>(number(i)));
+    };
+    const auto ms = [&](Index i) {
+        return base::Duration::from_ms(static_cast<std::int64_t>(number(i)));
+    };
+    engine.fragment_bytes = number32(Index::fragment_bytes) & ~std::uint32_t{15};
+    engine.window_bytes = number(Index::window_bytes);
+    engine.window_vfrags = number32(Index::window_vfrags);
+    engine.path_depth = number32(Index::path_depth);
+    engine.rto_initial = us(Index::rto_initial_us);
+    engine.rto_min = us(Index::rto_min_us);
+    engine.rto_max = ms(Index::rto_max_ms);
+    engine.ack_delay = us(Index::ack_delay_us);
+    engine.ack_every = number32(Index::ack_every);
+    engine.reorder_threshold = number32(Index::reorder_threshold);
+    engine.reorder_bytes = number(Index::reorder_bytes);
+    engine.path_retries = number32(Index::path_retries);
+    engine.probe_interval = ms(Index::probe_interval_ms);
+    engine.probe_confirm = number32(Index::probe_confirm);
+    engine.hold_down = ms(Index::hold_down_ms);
+    engine.give_up = ms(Index::give_up_ms);
+    eager_limit = number32(Index::eager_limit);
+    keepalive = ms(Index::keepalive_ms);
+    drain = ms(Index::drain_ms);
+    stats = number32(Index::stats);
+    stats_interval = base::Duration::from_ms(number32(Index::stats_interval_ms));
+    verbose = number32(Index::verbose);
+    // Each by itself is in range; some bound each other.
+    if (const char *field = engine.check(); field != nullptr) {
+        ft::mca::show_help("help-pml-dr.txt", "contradiction", field);
+        return false;
+    }
+    return true;
+} catch (...) {
+    return false;
+}
+
+bool Parameters::parse_checksum()
+{
+    constexpr const char *allowed = "full, header, none, and NAME:full or NAME:none";
+    const std::string_view text = checksum_text == nullptr ? "" : checksum_text;
+    per_btl_ = ",";
+    for (const auto word : split(text)) {
+        const auto colon = word.find(':');
+        if (colon != std::string_view::npos) {
+            const auto level = word.substr(colon + 1);
+            if (colon == 0 || (level != "full" && level != "none")) {
+                bad_word("checksum", word, allowed);
+                return false;
+            }
+            per_btl_.append(word).append(",");
+        } else if (word == "full" || word == "header" || word == "none") {
+            engine.checksum_payload = word == "full";
+            engine.checksum_header = word != "none";
+        } else {
+            bad_word("checksum", word, allowed);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool Parameters::checksum_payload(std::string_view btl_name) const
+{
+    const std::string key = "," + std::string(btl_name) + ":";
+    if (const auto at = per_btl_.rfind(key); at != std::string::npos) {
+        return per_btl_.compare(at + key.size(), 4, "full") == 0;
+    }
+    return engine.checksum_payload;
+}
+
+bool Parameters::parse_disable()
+{
+    for (const auto word : split(disable_text == nullptr ? "" : disable_text)) {
+        if (word == "retransmit") {
+            engine.disable_retransmit = true;
+        } else if (word == "checksum") {
+            disable.checksum = true;
+        } else if (word == "duplicate") {
+            engine.disable_duplicate = true;
+        } else if (word == "failover") {
+            engine.disable_failover = true;
+        } else if (word == "order") {
+            engine.disable_order = true;
+        } else {
+            bad_word("test_disable", word, "retransmit, checksum, duplicate, failover, order");
+            return false;
+        }
+    }
+    return true;
+}
+
+} // namespace ft::dr

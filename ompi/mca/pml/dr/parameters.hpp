@@ -1,0 +1,46 @@
+/// \file
+/// The component's parameters: one table declares each with its name, default, range and help text.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include "opal/ft/reliability/config.hpp"
+
+namespace ft::dr {
+
+/// Mechanisms that a test can switch off, beside those of the engine.
+struct TestSwitches {
+    bool checksum = false; ///< broken payloads and headers are taken for whole
+};
+
+/// Values after `load`; written once, before any traffic, and only read from then on.
+struct Parameters {
+    reliability::Config engine;
+    std::uint32_t eager_limit = 0; ///< payload bytes, 0: what the BTLs say
+    base::Duration drain = base::Duration::zero();
+    base::Duration keepalive = base::Duration::zero(); ///< zero: none
+    unsigned stats = 0;
+    base::Duration stats_interval = base::Duration::zero(); ///< zero: at MPI_Finalize only
+    unsigned verbose = 0;
+    TestSwitches disable;
+
+    /// Whether payloads over a BTL of this name are checksummed.
+    bool checksum_payload(std::string_view btl_name) const;
+
+    /// Registers every parameter with Open MPI. \return an OMPI error code
+    static int register_all(const mca_base_component_t &component) noexcept;
+    /// Takes over what the user set. \return false after a message when something is out of range
+    bool load() noexcept;
+
+  private:
+    bool parse_checksum();
+    bool parse_disable();
+    std::string per_btl_; ///< ",name:none,name:full," as given, after the global word
+};
+
+/// The one set of this process.
+Parameters &parameters() noexcept;
+
+} // namespace ft::dr

@@ -1,0 +1,277 @@
+#include "ompi/mca/pml/dr/peer.hpp"
+
+#include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/send.hpp"
+#include "ompi/mpi_ft/mpi_ft.h"
+#include "opal/ft/base/assert.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+/// Bytes of a scattered message that are packed at a time.
+constexpr std::uint64_t packed_at_most = 512 * 1024;
+/// No basic type of MPI is longer.
+constexpr std::uint64_t largest_element = 64;
+
+} // namespace
+
+PeerState::PeerState(ompi_proc_t *process, reliability::Name own_name)
+    : engine(parameters().engine, own_name), proc(process)
+{
+}
+
+bool PeerState::idle() const noexcept
+{
+    return engine.quiet() && waiting_ == nullptr && pending.empty() && data.empty() &&
+           sends.empty() && receives.empty();
+}
+
+void PeerState::ping_if_silent(base::Duration interval, base::Time present) noexcept
+{
+    if (engine.unreachable() || !engine.drained() || waiting_ != nullptr ||
+        present - std::max(last_heard, last_ping_) < interval) {
+        return;
+    }
+    last_ping_ = present;
+    UpperHeader upper;
+    upper.kind = MessageKind::ping;
+    if (TxOrdered *tx = tx_pools().get_ordered(upper, 0); tx != nullptr) {
+        submit(tx, present);
+    }
+}
+
+const char *PeerState::printed_name() const noexcept
+{
+    return OMPI_NAME_PRINT(&proc->super.proc_name);
+}
+
+PathId PeerState::arrival_path(const mca_btl_base_module_t *btl) const noexcept
+{
+    for (const auto &path : paths) {
+        if (path->btl == btl) {
+            return path->id;
+        }
+    }
+    return reliability::no_path;
+}
+
+void PeerState::submit(TxOrdered *tx, base::Time present) noexcept
+{
+    if (waiting_ == nullptr && engine.has_room(tx->vfrag.length, true)) {
+        engine.submit(tx->vfrag, present);
+        return;
+    }
+    tx->next = nullptr;
+    (waiting_ == nullptr ? waiting_ : waiting_tail_->next) = tx;
+    waiting_tail_ = tx;
+}
+
+void PeerState::fill_window(base::Time present, Completions &done) noexcept
+{
+    if (engine.unreachable()) {
+        return;
+    }
+    while (waiting_ != nullptr && engine.has_room(waiting_->vfrag.length, true)) {
+        TxVfrag *tx = waiting_;
+        waiting_ = tx->next;
+        engine.submit(tx->vfrag, present);
+    }
+    while (!pending.empty() && waiting_ == nullptr) {
+        if (!start_on_wire(*pending.front(), done, present)) {
+            break;
+        }
+        pending.pop_front();
+    }
+    // One VFRAG of each long message in turn.
+    while (!data.empty()) {
+        SendRequest &request = *data.front();
+        if (!open_data(request, present)) {
+            break;
+        }
+        data.pop_front();
+        if (request.opened < request.end) {
+            data.push_back(&request);
+        }
+    }
+}
+
+bool PeerState::open_data(SendRequest &request, base::Time present) noexcept
+{
+    const std::uint64_t fragment = engine.fragment_bytes();
+    if (fragment == 0) {
+        return false;
+    }
+    std::uint64_t length =
+        std::min(request.end - request.opened, fragment * reliability::max_fragments);
+    // Several VFRAGs fit into the window, so that it never empties while one is acknowledged.
+    const std::uint64_t quarter = parameters().engine.window_bytes / 4 / fragment * fragment;
+    length = std::min(length, std::max(quarter, fragment));
+    if (request.base == nullptr) {
+        length = std::min(length, std::max(packed_at_most / fragment * fragment, fragment));
+    }
+    if (!engine.has_room(length, false)) {
+        return false;
+    }
+    TxData *tx = tx_pools().get_data();
+    if (tx == nullptr) {
+        return false;
+    }
+    if (request.base != nullptr) {
+        tx->bytes = request.base + request.opened;
+    } else {
+        // A receiver's buffer may end inside an element, and elements are packed whole.
+        const std::uint64_t rest = request.req_bytes_packed - request.opened;
+        const std::uint64_t wanted = std::min(length + largest_element, rest);
+        const bool last = request.opened + length == request.end;
+        tx->packed = static_cast<std::byte *>(std::malloc(wanted));
+        const std::size_t packed =
+            tx->packed == nullptr ? 0 : pack(request, tx->packed, last ? wanted : length);
+        if (packed == 0) {
+            tx_pools().put(tx);
+            return false;
+        }
+        tx->bytes = tx->packed;
+        length = std::min<std::uint64_t>(length, packed);
+    }
+    tx->request = &request;
+    tx->message_offset = request.opened;
+    tx->remote_request = request.remote;
+    tx->vfrag.length = length;
+    tx->vfrag.fragment_bytes = static_cast<std::uint32_t>(std::min(fragment, length));
+    tx->vfrag.fragments = {tx->records,
+                           reliability::Vfrag::count_for(length, tx->vfrag.fragment_bytes)};
+    engine.submit(tx->vfrag, present);
+    request.opened += length;
+    ++request.open_vfrags;
+    return true;
+}
+
+void PeerState::collect_finished(Completions &done) noexcept
+{
+    while (reliability::Vfrag *vfrag = engine.next_finished()) {
+        auto *tx = static_cast<TxVfrag *>(vfrag->user);
+        if (vfrag->descriptors_held() != 0) {
+            orphan_descriptors(tx);
+        }
+        SendRequest *request = tx->request;
+        const bool whole = vfrag->acknowledged();
+        tx_pools().put(tx);
+        if (request == nullptr) {
+            continue;
+        }
+        FT_ASSERT(request->open_vfrags > 0);
+        --request->open_vfrags;
+        const bool in_line = static_cast<Hook<DataTag> *>(request)->linked();
+        if (request->open_vfrags == 0 && !in_line) {
+            finish(*request, whole ? MPI_SUCCESS : MPIX_ERR_UNREACHABLE, done);
+        }
+    }
+}
+
+void PeerState::fail_sends(int code, Completions &done) noexcept
+{
+    collect_finished(done);
+    while (waiting_ != nullptr) {
+        TxVfrag *tx = waiting_;
+        waiting_ = tx->next;
+        tx_pools().put(tx);
+    }
+    while (SendRequest *request = pending.pop_front()) {
+        finish(*request, code, done);
+    }
+    while (SendRequest *request = data.pop_front()) {
+        finish(*request, code, done);
+    }
+    for (SendRequest *request : sends.take_all()) {
+        request->number = 0;
+        finish(*request, code, done);
+    }
+}
+
+void PeerState::orphan_descriptors(const TxVfrag *tx) noexcept
+{
+    for (auto &path : paths) {
+        for (Descriptor *held = path->held.front(); held != nullptr; held = path->held.next(held)) {
+            if (held->tx == tx) {
+                held->tx = nullptr;
+            }
+        }
+    }
+}
+
+void PeerState::descriptor_done(Descriptor *descriptor, base::Time present) noexcept
+{
+    List<Descriptor, DescriptorTag>::remove(descriptor);
+    const PathId path = descriptor->path->id;
+    if (descriptor->tx != nullptr) {
+        engine.locally_complete(descriptor->tx->vfrag, descriptor->index, path, descriptor->sent_at,
+                                present);
+    } else {
+        engine.descriptor_released(path);
+    }
+    release(descriptor);
+}
+
+void PeerState::take_path_errors(base::Time present) noexcept
+{
+    for (auto &path : paths) {
+        if (OPAL_LIKELY(!__atomic_load_n(&path->broken, __ATOMIC_ACQUIRE)) || path->removed) {
+            continue;
+        }
+        path->removed = true;
+        mca_bml.bml_del_proc_btl(proc, path->btl);
+        engine.path_error(path->id, present);
+    }
+}
+
+bool PeerState::progress(base::Time present, Completions &done) noexcept
+{
+    bool lost = false;
+    {
+        Guard guard(lock);
+        take_path_errors(present);
+        if (engine.next_deadline() <= present) {
+            engine.on_time(present);
+        }
+        collect_finished(done);
+        engine.unblock();
+        retry_stuck(present);
+        fill_window(present, done);
+        if (!sends.empty() || !receives.empty()) {
+            ping_if_silent(parameters().engine.probe_interval, present);
+        }
+        report_events();
+        lost = engine.unreachable() && error == MPI_SUCCESS;
+    }
+    if (OPAL_UNLIKELY(lost)) {
+        fail_peer(*this, MPIX_ERR_UNREACHABLE);
+        return true;
+    }
+    transmit(present);
+    Guard guard(lock);
+    return !idle();
+}
+
+void PeerState::report_events() noexcept
+{
+    reliability::PathEvent event;
+    while (engine.next_event(event)) {
+        if (parameters().verbose == 0) {
+            continue;
+        }
+        timespec wall{};
+        clock_gettime(CLOCK_REALTIME, &wall);
+        std::tm parts{};
+        localtime_r(&wall.tv_sec, &parts);
+        std::fprintf(stderr, "pml/dr[rank %u] %02d:%02d:%02d.%06ld: peer %s path %s: %s -> %s\n",
+                     peers().self().rank, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                     wall.tv_nsec / 1000, printed_name(), paths[event.path]->name.c_str(),
+                     reliability::to_string(event.from), reliability::to_string(event.to));
+    }
+}
+
+} // namespace ft::dr

@@ -1,0 +1,87 @@
+/// \file
+/// What this process keeps about one peer: the engine, the paths, what waits. Made at first
+/// contact.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include <memory>
+#include <vector>
+
+#include "ompi/mca/pml/dr/btl_path.hpp"
+#include "ompi/mca/pml/dr/lock.hpp"
+#include "ompi/mca/pml/dr/request.hpp"
+#include "ompi/mca/pml/dr/slot_table.hpp"
+#include "ompi/mca/pml/dr/tx_vfrag.hpp"
+#include "opal/ft/reliability/peer.hpp"
+
+namespace ft::dr {
+
+/// Members are guarded by `lock` unless said otherwise.
+class PeerState {
+  public:
+    PeerState(ompi_proc_t *process, reliability::Name own_name);
+    PeerState(const PeerState &) = delete;
+    PeerState &operator=(const PeerState &) = delete;
+
+    mutable Mutex lock;
+    reliability::Peer engine;
+    ompi_proc_t *const proc;                     ///< constant
+    std::vector<std::unique_ptr<BtlPath>> paths; ///< by PathId; constant after set-up
+    SlotTable<SendRequest> sends;                ///< await a cts
+    SlotTable<RecvRequest> receives;             ///< await data
+    List<SendRequest, PendingTag> pending;       ///< not started: the window is full; in order
+    List<SendRequest, DataTag> data;             ///< with bytes that are in no VFRAG yet
+    std::uint32_t eager_limit = 0;               ///< payload bytes; constant after set-up
+    std::uint64_t dropped = 0; ///< messages that made no sense: counted, forgotten
+    base::Time last_heard;     ///< when a fragment of it came
+    int error = MPI_SUCCESS;   ///< error class of everything to and from it, once it failed
+
+    /// Queues an ordered VFRAG (a cts) that is sent as soon as the window has room.
+    void submit(TxOrdered *tx, base::Time now) noexcept;
+    /// Gives to the engine what has been waiting for room.
+    void fill_window(base::Time now, Completions &done) noexcept;
+    /// Hands to the BTLs what the engine wants sent. Takes and leaves `lock`, which must not be
+    /// held.
+    void transmit(base::Time now) noexcept;
+    /// Takes back what the engine is done with.
+    void collect_finished(Completions &done) noexcept;
+    /// Every send to it ends with this error class. The engine must know already that it is lost.
+    void fail_sends(int error, Completions &done) noexcept;
+    /// Everything that time brings about. Takes `lock`. \return false when nothing is left to do
+    /// for it
+    bool progress(base::Time now, Completions &done) noexcept;
+    /// The paths' errors that callbacks noted.
+    void take_path_errors(base::Time now) noexcept;
+
+    /// A descriptor came back from its BTL.
+    void descriptor_done(Descriptor *descriptor, base::Time now) noexcept;
+    PathId arrival_path(const mca_btl_base_module_t *btl) const noexcept;
+    /// Nothing waits and nothing is unacknowledged.
+    bool idle() const noexcept;
+    /// Sends a ping when the peer was silent for `interval` and nothing of ours is outstanding that
+    /// would be acknowledged: only then is a lost peer noticed by one who waits for it.
+    void ping_if_silent(base::Duration interval, base::Time now) noexcept;
+    const char *printed_name() const noexcept;
+
+    bool busy = false; ///< in the list that progress walks; guarded by that list's lock
+    bool shown_unreachable = false;
+
+  private:
+    bool transmit_one(reliability::Transmit &what, base::Time now) noexcept;
+    bool transmit_control(BtlPath &path, const reliability::Transmit &what,
+                          base::Time now) noexcept;
+    bool transmit_fragment(BtlPath &path, reliability::Transmit &what, base::Time now) noexcept;
+    void hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descriptor *held,
+                   base::Time now) noexcept;
+    void retry_stuck(base::Time now) noexcept;
+    bool open_data(SendRequest &request, base::Time now) noexcept;
+    void orphan_descriptors(const TxVfrag *tx) noexcept;
+    void report_events() noexcept;
+
+    TxVfrag *waiting_ = nullptr; ///< replies that wait for the window
+    TxVfrag *waiting_tail_ = nullptr;
+    base::Time last_ping_;
+    bool transmitting_ = false; ///< somebody is in transmit
+};
+
+} // namespace ft::dr

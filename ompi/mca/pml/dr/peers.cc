@@ -1,0 +1,222 @@
+#include "ompi/mca/pml/dr/peers.hpp"
+
+#include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mpi_ft/mpi_ft.h"
+#include "opal/mca/show_help.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+reliability::Name name_of(const opal_process_name_t &name) noexcept
+{
+    return {name.jobid, name.vpid};
+}
+
+bool alike(const ompi_proc_t *proc) noexcept
+{
+    if (proc->super.proc_arch == ompi_proc_local_proc->super.proc_arch) {
+        return true;
+    }
+    const std::string self = OMPI_NAME_PRINT(OMPI_PROC_MY_NAME);
+    const std::string other = OMPI_NAME_PRINT(&proc->super.proc_name);
+    const char *host = proc->super.proc_hostname;
+    ft::mca::show_help("help-pml-dr.txt", "different representation", self.c_str(),
+                       opal_process_info.nodename, other.c_str(),
+                       host == nullptr ? "an unknown host" : host);
+    return false;
+}
+
+} // namespace
+
+void tell_no_path(const ompi_proc_t *proc) noexcept
+{
+    const std::string self = OMPI_NAME_PRINT(OMPI_PROC_MY_NAME);
+    const std::string other = OMPI_NAME_PRINT(&proc->super.proc_name);
+    const char *host = proc->super.proc_hostname;
+    std::string btls;
+    mca_btl_base_selected_module_t *selected = nullptr;
+    OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
+    {
+        btls.append(btls.empty() ? "" : " ")
+            .append(selected->btl_component->btl_version.mca_component_name);
+    }
+    ft::mca::show_help("help-pml-dr.txt", "no path", self.c_str(), opal_process_info.nodename,
+                       other.c_str(), host == nullptr ? "an unknown host" : host, btls.c_str());
+}
+
+Peers &peers() noexcept
+{
+    static Peers instance;
+    return instance;
+}
+
+void Peers::set_up() noexcept
+{
+    self_ = name_of(*OMPI_PROC_MY_NAME);
+    try {
+        by_rank_.assign(ompi_process_info.num_procs, nullptr);
+    } catch (...) {
+        by_rank_.clear(); // by_name takes the longer way then
+    }
+}
+
+void Peers::release() noexcept
+{
+    busy_.clear();
+    by_rank_.clear();
+    all_.clear();
+}
+
+PeerState *Peers::make(ompi_proc_t *proc) noexcept
+try {
+    if (!alike(proc)) {
+        return nullptr;
+    }
+    const reliability::Name name = name_of(proc->super.proc_name);
+    auto fresh = std::make_unique<PeerState>(proc, self_);
+    if (!add_paths(*fresh, now())) {
+        tell_no_path(proc);
+        return nullptr;
+    }
+    Guard guard(lock_);
+    if (PeerState *known = existing(proc); known != nullptr) {
+        return known; // somebody else was quicker
+    }
+    PeerState *peer = fresh.get();
+    all_.push_back(std::move(fresh));
+    __atomic_store_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], peer, __ATOMIC_RELEASE);
+    if (name.job == self_.job && name.rank < by_rank_.size()) {
+        __atomic_store_n(&by_rank_[name.rank], peer, __ATOMIC_RELEASE);
+    }
+    return peer;
+} catch (...) {
+    return nullptr;
+}
+
+PeerState *Peers::by_name(const reliability::Name &name) noexcept
+{
+    const bool own_job = name.job == self_.job;
+    if (own_job && name.rank < by_rank_.size()) {
+        PeerState *peer = __atomic_load_n(&by_rank_[name.rank], __ATOMIC_ACQUIRE);
+        if (OPAL_LIKELY(peer != nullptr)) {
+            return peer;
+        }
+    } else if (own_job) {
+        return nullptr;
+    }
+    if (name == self_) {
+        return nullptr;
+    }
+    opal_process_name_t wanted;
+    wanted.jobid = name.job;
+    wanted.vpid = name.rank;
+    // A process of another job must be known already: the name alone proves nothing.
+    opal_proc_t *proc = own_job ? ompi_proc_for_name(wanted) : ompi_proc_lookup(wanted);
+    return proc == nullptr ? nullptr : of(reinterpret_cast<ompi_proc_t *>(proc));
+}
+
+void Peers::forget(ompi_proc_t *proc) noexcept
+{
+    PeerState *peer = existing(proc);
+    if (peer == nullptr) {
+        return;
+    }
+    __atomic_store_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], nullptr, __ATOMIC_RELEASE);
+    const reliability::Name name = name_of(proc->super.proc_name);
+    if (name.job == self_.job && name.rank < by_rank_.size()) {
+        __atomic_store_n(&by_rank_[name.rank], nullptr, __ATOMIC_RELEASE);
+    }
+    Completions done;
+    Guard guard(peer->lock);
+    for (auto &path : peer->paths) {
+        path->removed = true;
+    }
+    peer->engine.declare_dead();
+    peer->fail_sends(MPIX_ERR_UNREACHABLE, done);
+}
+
+void Peers::mark_busy(PeerState &peer) noexcept
+{
+    Guard guard(busy_lock_);
+    if (!peer.busy) {
+        try {
+            busy_.push_back(&peer);
+            peer.busy = true;
+        } catch (...) {
+            // Tried again with the next fragment or request.
+        }
+    }
+}
+
+void Peers::keep_alive(base::Time present) noexcept
+{
+    const base::Duration interval = parameters().keepalive;
+    if (present < next_keepalive_) {
+        return;
+    }
+    next_keepalive_ = present + interval / 4;
+    for_each([&](PeerState &peer) {
+        {
+            Guard guard(peer.lock);
+            peer.ping_if_silent(interval, present);
+        }
+        mark_busy(peer);
+    });
+}
+
+int Peers::progress(base::Time present) noexcept
+{
+    int completed = 0;
+    for (std::size_t i = 0;;) {
+        PeerState *peer = nullptr;
+        {
+            Guard guard(busy_lock_);
+            if (i >= busy_.size()) {
+                return completed;
+            }
+            peer = busy_[i];
+        }
+        Completions done;
+        const bool more = peer->progress(present, done);
+        completed += done.run();
+        if (more) {
+            ++i;
+            continue;
+        }
+        {
+            Guard guard(busy_lock_);
+            busy_[i] = busy_.back();
+            busy_.pop_back();
+            peer->busy = false;
+        }
+        // Work that came between the look and the removal found it marked still.
+        peer->lock.lock();
+        const bool idle = peer->idle();
+        peer->lock.unlock();
+        if (!idle) {
+            mark_busy(*peer);
+        }
+    }
+}
+
+bool Peers::drained() noexcept
+{
+    bool all = true;
+    for_each([&](PeerState &peer) {
+        Guard guard(peer.lock);
+        all = all && (peer.error != MPI_SUCCESS || peer.idle());
+    });
+    return all;
+}
+
+void Peers::flush_acks() noexcept
+{
+    for_each([](PeerState &peer) {
+        Guard guard(peer.lock);
+        peer.engine.flush_acks();
+    });
+}
+
+} // namespace ft::dr

@@ -1,0 +1,86 @@
+/// \file
+/// All peers of this process, found by name or by Open MPI's process object.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include <vector>
+
+#include "ompi/mca/pml/dr/peer.hpp"
+
+namespace ft::dr {
+
+/// Any thread.
+class Peers {
+  public:
+    /// To be called once, before any traffic.
+    void set_up() noexcept;
+    /// Forgets all of them: no BTL calls back any more.
+    void release() noexcept;
+
+    /// The peer of a process, made when it is the first contact.
+    /// \return nullptr when no path leads there (a message was shown) or there is no memory
+    PeerState *of(ompi_proc_t *proc) noexcept
+    {
+        void *known =
+            __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], __ATOMIC_ACQUIRE);
+        return OPAL_LIKELY(known != nullptr) ? static_cast<PeerState *>(known) : make(proc);
+    }
+    /// The same without making one.
+    static PeerState *existing(ompi_proc_t *proc) noexcept
+    {
+        return static_cast<PeerState *>(
+            __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], __ATOMIC_ACQUIRE));
+    }
+    /// The peer that a header names, made when a process of that name is known or belongs to this
+    /// job. \return nullptr for an unknown name
+    PeerState *by_name(const reliability::Name &name) noexcept;
+    /// The process goes away: nothing more is sent to it.
+    void forget(ompi_proc_t *proc) noexcept;
+
+    /// Makes progress call the peer's until it has nothing to do.
+    void mark_busy(PeerState &peer) noexcept;
+    /// One pass over all busy peers.
+    int progress(base::Time now) noexcept;
+    /// Asks silent peers for a sign of life, if the user wants that. From progress only.
+    void keep_alive(base::Time now) noexcept;
+    bool any_busy() const noexcept { return !busy_.empty(); }
+    /// True when no peer has anything of ours unacknowledged; those that failed do not count.
+    bool drained() noexcept;
+    void flush_acks() noexcept;
+
+    reliability::Name self() const noexcept { return self_; }
+    /// Every peer ever made. `visit` is called without locks.
+    template <class Visit>
+    void for_each(Visit visit)
+    {
+        for (std::size_t i = 0;; ++i) {
+            PeerState *peer = nullptr;
+            {
+                Guard guard(lock_);
+                if (i >= all_.size()) {
+                    return;
+                }
+                peer = all_[i].get();
+            }
+            visit(*peer);
+        }
+    }
+
+  private:
+    PeerState *make(ompi_proc_t *proc) noexcept;
+
+    Mutex lock_; ///< leaf
+    std::vector<std::unique_ptr<PeerState>> all_;
+    std::vector<PeerState *> by_rank_; ///< of this job
+    reliability::Name self_;
+    Mutex busy_lock_; ///< leaf
+    std::vector<PeerState *> busy_;
+    base::Time next_keepalive_;
+};
+
+Peers &peers() noexcept;
+
+/// Shows the user that no BTL leads to that process.
+void tell_no_path(const ompi_proc_t *proc) noexcept;
+
+} // namespace ft::dr

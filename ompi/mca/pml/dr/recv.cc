@@ -1,0 +1,332 @@
+#include "ompi/mca/pml/dr/recv.hpp"
+
+#include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/send.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+void prepare(RecvRequest &request, void *buffer, std::size_t count, ompi_datatype_t *datatype,
+             int source, int tag, ompi_communicator_t *comm, bool persistent) noexcept
+{
+    mca_pml_base_recv_request_t *base = &request;
+    MCA_PML_BASE_RECV_REQUEST_INIT(base, buffer, count, datatype, source, tag, comm, persistent);
+    request.comm = CommState::of(comm);
+    request.capacity = datatype->super.size * count;
+    const unsigned flags = datatype->super.flags;
+    const bool piece = (flags & OPAL_DATATYPE_FLAG_NO_GAPS) != 0 ||
+                       ((flags & OPAL_DATATYPE_FLAG_CONTIGUOUS) != 0 && count == 1);
+    request.base = piece || request.capacity == 0
+                       ? static_cast<std::byte *>(buffer) + datatype->super.true_lb
+                       : nullptr;
+    request.life.rest();
+}
+
+/// The state of a request at the start of each run.
+void reset(RecvRequest &request) noexcept
+{
+    mca_pml_base_recv_request_t *base = &request;
+    request.life.start();
+    MCA_PML_BASE_RECV_START(base);
+    request.peer = nullptr;
+    request.number = 0;
+    request.expected = 0;
+    request.arrived = 0;
+    request.convertor_ready = false;
+}
+
+void unpack(RecvRequest &request, std::uint64_t offset, std::span<const std::byte> bytes) noexcept
+{
+    if (bytes.empty()) {
+        return;
+    }
+    if (request.base != nullptr) {
+        std::memcpy(request.base + offset, bytes.data(), bytes.size());
+        return;
+    }
+    opal_convertor_t *convertor = &request.req_base.req_convertor;
+    if (!request.convertor_ready) {
+        opal_convertor_copy_and_prepare_for_recv(
+            ompi_mpi_local_convertor, &request.req_base.req_datatype->super,
+            request.req_base.req_count, request.req_base.req_addr, 0, convertor);
+        request.convertor_ready = true;
+    }
+    std::size_t position = offset;
+    opal_convertor_set_position(convertor, &position);
+    iovec piece{const_cast<std::byte *>(bytes.data()), bytes.size()};
+    std::uint32_t pieces = 1;
+    std::size_t unpacked = bytes.size();
+    opal_convertor_unpack(convertor, &piece, &pieces, &unpacked);
+}
+
+void conclude(RecvRequest &request, Completions &done) noexcept
+{
+    if (request.convertor_ready) {
+        opal_convertor_cleanup(&request.req_base.req_convertor);
+        request.convertor_ready = false;
+    }
+    done.add(&request);
+}
+
+/// Copies a message of this process into its receive, then ends the send.
+void copy_local(RecvRequest &request, SendRequest &sender, Completions &done) noexcept
+{
+    if (sender.base != nullptr) {
+        unpack(request, 0, {sender.base, static_cast<std::size_t>(request.expected)});
+    } else {
+        constexpr std::size_t chunk = 65536;
+        std::byte buffer[chunk];
+        for (std::uint64_t at = 0; at < request.expected;) {
+            // Up to the end of the message: the receive may end inside an element, packing never.
+            const std::size_t packed =
+                pack(sender, buffer, std::min(chunk, sender.req_bytes_packed - at));
+            if (packed == 0) {
+                break;
+            }
+            unpack(request, at, {buffer, std::min(packed, request.expected - at)});
+            at += packed;
+        }
+    }
+    sender.ompi().req_status.MPI_ERROR = MPI_SUCCESS;
+    done.add(&sender);
+}
+
+/// Asks the sender for the rest. Peer's lock held.
+void reply(RecvRequest &request, const Arrival &arrival, Completions &done,
+           base::Time present) noexcept
+{
+    PeerState &peer = *arrival.peer;
+    if (peer.error != MPI_SUCCESS) {
+        fail(request, peer.error, done);
+        return;
+    }
+    UpperHeader upper;
+    upper.kind = MessageKind::cts;
+    upper.sender_request = arrival.sender_request;
+    upper.length = request.expected;
+    if (request.arrived < request.expected) {
+        request.number = peer.receives.add(&request);
+        if (request.number == 0) {
+            fail(request, MPI_ERR_NO_MEM, done);
+            return;
+        }
+        upper.receiver_request = request.number;
+    }
+    TxOrdered *tx = tx_pools().get_ordered(upper, 0);
+    if (tx == nullptr) {
+        peer.receives.remove(request.number);
+        request.number = 0;
+        fail(request, MPI_ERR_NO_MEM, done);
+        return;
+    }
+    request.peer = &peer;
+    peer.submit(tx, present);
+    if (request.number == 0) {
+        conclude(request, done);
+    }
+}
+
+void fill_status(ompi_status_public_t *status, const Arrival &arrival) noexcept
+{
+    status->MPI_SOURCE = arrival.source;
+    status->MPI_TAG = arrival.tag;
+    status->MPI_ERROR = MPI_SUCCESS;
+    status->_ucount = arrival.length;
+    status->_cancelled = 0;
+}
+
+} // namespace
+
+void fail(RecvRequest &request, int error, Completions &done) noexcept
+{
+    ompi_status_public_t &status = request.ompi().req_status;
+    if (status.MPI_SOURCE == OMPI_ANY_SOURCE) {
+        status.MPI_SOURCE = request.req_base.req_peer;
+    }
+    status.MPI_ERROR = error;
+    status._ucount = 0;
+    conclude(request, done);
+}
+
+void receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Completions &done,
+             base::Time present) noexcept
+{
+    ompi_status_public_t &status = request.ompi().req_status;
+    fill_status(&status, arrival);
+    request.req_base.req_proc = arrival.peer == nullptr ? ompi_proc_local_proc : arrival.peer->proc;
+    request.expected = std::min(arrival.length, request.capacity);
+    if (arrival.length > request.capacity) {
+        status.MPI_ERROR = MPI_ERR_TRUNCATE;
+    }
+    status._ucount = request.expected;
+    request.req_bytes_packed = request.expected;
+    if (arrival.local != nullptr) {
+        copy_local(request, *arrival.local, done);
+        conclude(request, done);
+        return;
+    }
+    const auto first =
+        static_cast<std::size_t>(std::min<std::uint64_t>(arrival.payload.size(), request.expected));
+    unpack(request, 0, arrival.payload.first(first));
+    request.arrived = first;
+    if (!arrival.rendezvous) {
+        conclude(request, done);
+        return;
+    }
+    if (peer_locked) {
+        reply(request, arrival, done, present);
+        return;
+    }
+    {
+        Guard guard(arrival.peer->lock);
+        reply(request, arrival, done, present);
+    }
+    peers().mark_busy(*arrival.peer);
+    arrival.peer->transmit(present);
+}
+
+bool receive_data(RecvRequest &request, std::uint64_t offset, std::span<const std::byte> bytes,
+                  Completions &done) noexcept
+{
+    if (offset > request.expected || bytes.size() > request.expected - offset) {
+        return false;
+    }
+    unpack(request, offset, bytes);
+    request.arrived += bytes.size();
+    if (request.arrived == request.expected) {
+        request.peer->receives.remove(request.number);
+        request.number = 0;
+        conclude(request, done);
+    }
+    return true;
+}
+
+int start_recv(RecvRequest &request) noexcept
+{
+    reset(request);
+    CommState &comm = *request.comm;
+    const int source = request.req_base.req_peer;
+    Unexpected *message = nullptr;
+    int error = MPI_SUCCESS;
+    {
+        Guard guard(comm.lock);
+        message = comm.find(source, request.req_base.req_tag);
+        if (message != nullptr) {
+            comm.take(message);
+        } else if (any_peer_failed()) {
+            error = receive_error(comm.communicator(), source);
+        }
+        if (message == nullptr && error == MPI_SUCCESS && !comm.post(&request)) {
+            error = MPI_ERR_NO_MEM;
+        }
+    }
+    Completions done;
+    if (message != nullptr) {
+        receive(request, message->arrival, false, done, now());
+        release(message);
+    } else if (error != MPI_SUCCESS) {
+        fail(request, error, done);
+    }
+    return OMPI_SUCCESS;
+}
+
+int irecv_init(void *buffer, std::size_t count, ompi_datatype_t *datatype, int source, int tag,
+               ompi_communicator_t *comm, ompi_request_t **request) noexcept
+{
+    RecvRequest *recv = new_recv_request();
+    if (recv == nullptr) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    prepare(*recv, buffer, count, datatype, source, tag, comm, true);
+    recv->req_base.req_pml_complete = true;
+    *request = &recv->ompi();
+    return OMPI_SUCCESS;
+}
+
+int irecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, int source, int tag,
+          ompi_communicator_t *comm, ompi_request_t **request) noexcept
+{
+    RecvRequest *recv = new_recv_request();
+    if (recv == nullptr) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    prepare(*recv, buffer, count, datatype, source, tag, comm, false);
+    *request = &recv->ompi();
+    return start_recv(*recv);
+}
+
+int recv(void *buffer, std::size_t count, ompi_datatype_t *datatype, int source, int tag,
+         ompi_communicator_t *comm, ompi_status_public_t *status) noexcept
+{
+    ompi_request_t *request = nullptr;
+    int rc = irecv(buffer, count, datatype, source, tag, comm, &request);
+    if (rc != OMPI_SUCCESS) {
+        return rc;
+    }
+    ompi_request_wait_completion(request);
+    if (status != MPI_STATUS_IGNORE) {
+        OMPI_COPY_STATUS(status, request->req_status, false);
+    }
+    rc = request->req_status.MPI_ERROR;
+    ompi_request_free(&request);
+    return rc;
+}
+
+int imrecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+           ompi_request_t **request) noexcept
+{
+    auto *found = static_cast<Unexpected *>((*message)->req_ptr);
+    RecvRequest *recv = new_recv_request();
+    if (recv == nullptr) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    prepare(*recv, buffer, count, datatype, found->arrival.source, found->arrival.tag,
+            (*message)->comm, false);
+    reset(*recv);
+    {
+        Completions done;
+        receive(*recv, found->arrival, false, done, now());
+    }
+    release(found);
+    ompi_message_return(*message);
+    *message = MPI_MESSAGE_NULL;
+    *request = &recv->ompi();
+    return OMPI_SUCCESS;
+}
+
+int mrecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+          ompi_status_public_t *status) noexcept
+{
+    ompi_request_t *request = nullptr;
+    int rc = imrecv(buffer, count, datatype, message, &request);
+    if (rc != OMPI_SUCCESS) {
+        return rc;
+    }
+    ompi_request_wait_completion(request);
+    if (status != MPI_STATUS_IGNORE) {
+        OMPI_COPY_STATUS(status, request->req_status, false);
+    }
+    rc = request->req_status.MPI_ERROR;
+    ompi_request_free(&request);
+    return rc;
+}
+
+int cancel_recv(ompi_request_t *request, int /*flag*/) noexcept
+{
+    RecvRequest &recv = *recv_request(request);
+    {
+        Guard guard(recv.comm->lock);
+        if (!recv.comm->withdraw(&recv)) {
+            return OMPI_SUCCESS; // it has its message already
+        }
+    }
+    request->req_status._cancelled = 1;
+    Completions done;
+    conclude(recv, done);
+    return OMPI_SUCCESS;
+}
+
+} // namespace ft::dr

@@ -1,0 +1,39 @@
+/// \file
+/// Receiving: the entry points of the module and what a receive request goes through.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include "ompi/mca/pml/dr/comm.hpp"
+#include "ompi/mca/pml/dr/request.hpp"
+#include "opal/ft/base/time.hpp"
+
+namespace ft::dr {
+
+int irecv_init(void *buffer, std::size_t count, ompi_datatype_t *datatype, int source, int tag,
+               ompi_communicator_t *comm, ompi_request_t **request) noexcept;
+int irecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, int source, int tag,
+          ompi_communicator_t *comm, ompi_request_t **request) noexcept;
+int recv(void *buffer, std::size_t count, ompi_datatype_t *datatype, int source, int tag,
+         ompi_communicator_t *comm, ompi_status_public_t *status) noexcept;
+int imrecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+           ompi_request_t **request) noexcept;
+int mrecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+          ompi_status_public_t *status) noexcept;
+int cancel_recv(ompi_request_t *request, int flag) noexcept;
+
+/// Posts a receive, or ends it at once with what waits for it. No lock held.
+int start_recv(RecvRequest &request) noexcept;
+/// A receive met its message. \param peer_locked whether the lock of `arrival.peer` is held
+void receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Completions &done,
+             base::Time now) noexcept;
+/// Bytes that came for it from `offset` on. Peer's lock held. \return false when they are not
+/// wanted
+bool receive_data(RecvRequest &request, std::uint64_t offset, std::span<const std::byte> bytes,
+                  Completions &done) noexcept;
+/// It ends without its message.
+void fail(RecvRequest &request, int error, Completions &done) noexcept;
+
+/// A message to this process itself.
+int send_to_self(SendRequest &request) noexcept;
+
+} // namespace ft::dr

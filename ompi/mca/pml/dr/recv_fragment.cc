@@ -1,0 +1,225 @@
+#include "ompi/mca/pml/dr/recv_fragment.hpp"
+
+#include <vector>
+
+#include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/comm.hpp"
+#include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/recv.hpp"
+#include "ompi/mca/pml/dr/send.hpp"
+#include "opal/mca/show_help.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+using reliability::FragHeader;
+using reliability::Kind;
+using reliability::ParseStatus;
+using reliability::Verdict;
+using Bytes = std::span<const std::byte>;
+
+void count(std::uint64_t &counter) noexcept
+{
+    __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
+}
+
+/// An eager message or a rendezvous request. Peer's lock held.
+bool on_envelope(PeerState &peer, const UpperHeader &upper, Bytes payload, Completions &done,
+                 base::Time present)
+{
+    Arrival arrival;
+    arrival.peer = &peer;
+    arrival.context = upper.context;
+    arrival.source = upper.source;
+    arrival.tag = upper.tag;
+    arrival.rendezvous = upper.kind == MessageKind::rts;
+    arrival.length = arrival.rendezvous ? upper.length : payload.size();
+    arrival.sender_request = upper.sender_request;
+    arrival.payload = payload;
+    if (payload.size() > arrival.length) {
+        return false;
+    }
+    CommState *comm = comms().find_or_keep(arrival);
+    if (comm == nullptr) {
+        return true;
+    }
+    RecvRequest *receiver = nullptr;
+    {
+        Guard guard(comm->lock);
+        if (arrival.source < 0 || arrival.source >= comm->size()) {
+            return false;
+        }
+        receiver = comm->match(arrival);
+        if (receiver == nullptr) {
+            Unexpected *message = keep(arrival);
+            if (message == nullptr) {
+                ft::mca::show_help("help-pml-dr.txt", "no memory", "an unexpected message");
+                ompi_mpi_abort(comm->communicator(), MPI_ERR_NO_MEM);
+                return true;
+            }
+            comm->add(message);
+        }
+    }
+    if (receiver != nullptr) {
+        receive(*receiver, arrival, true, done, present);
+    }
+    return true;
+}
+
+/// The receiver is ready for the rest of a message. Peer's lock held.
+bool on_cts(PeerState &peer, const UpperHeader &upper, Completions &done)
+{
+    SendRequest *request = peer.sends.find(upper.sender_request);
+    if (request == nullptr || upper.length > request->req_bytes_packed ||
+        (upper.length > request->opened && upper.receiver_request == 0)) {
+        return false;
+    }
+    peer.sends.remove(request->number);
+    request->number = 0;
+    request->remote = upper.receiver_request;
+    request->end = upper.length;
+    if (request->opened >= request->end) {
+        finish(*request, MPI_SUCCESS, done);
+    } else {
+        peer.data.push_back(request);
+    }
+    return true;
+}
+
+/// What the engine accepted, in its turn. Peer's lock held.
+void deliver(PeerState &peer, const FragHeader &header, Bytes fragment, Completions &done,
+             base::Time present)
+{
+    const Bytes payload = reliability::payload_of(header, fragment);
+    UpperHeader upper;
+    bool sensible = parse_upper(reliability::upper_of(header, fragment), upper) &&
+                    (header.kind == Kind::data) == (upper.kind == MessageKind::data);
+    if (sensible) {
+        switch (upper.kind) {
+        case MessageKind::match:
+        case MessageKind::rts:
+            sensible = on_envelope(peer, upper, payload, done, present);
+            break;
+        case MessageKind::ping:
+            break;
+        case MessageKind::cts:
+            sensible = on_cts(peer, upper, done);
+            break;
+        case MessageKind::data: {
+            RecvRequest *request = peer.receives.find(upper.receiver_request);
+            sensible = request != nullptr && receive_data(*request, upper.offset, payload, done);
+            break;
+        }
+        }
+    }
+    if (!sensible) {
+        ++peer.engine.counters().malformed;
+    }
+}
+
+/// A fragment of a known peer. Peer's lock held.
+void take(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arrival,
+          Completions &done, base::Time present)
+{
+    peer.last_heard = present;
+    if (header.kind != Kind::ordered && header.kind != Kind::data) {
+        peer.engine.on_control(header, fragment, arrival, present);
+        return;
+    }
+    const Verdict verdict = peer.engine.on_fragment(header, arrival, present);
+    if (verdict == Verdict::duplicate || verdict == Verdict::refused) {
+        return;
+    }
+    if (!reliability::payload_is_whole(header, reliability::payload_of(header, fragment)) &&
+        !parameters().disable.checksum) {
+        peer.engine.reject_payload(header);
+        return;
+    }
+    if (verdict == Verdict::early) {
+        peer.engine.hold(header, fragment, present);
+        return;
+    }
+    peer.engine.accept(header, present);
+    deliver(peer, header, fragment, done, present);
+    if (header.kind != Kind::ordered) {
+        return;
+    }
+    std::vector<std::byte> kept;
+    while (peer.engine.next_ready(kept)) {
+        FragHeader its;
+        if (reliability::parse_header(kept, false, its) == ParseStatus::ok) {
+            deliver(peer, its, kept, done, present);
+        }
+    }
+}
+
+/// With checksums switched off by a test, a broken header is believed as far as it can be read.
+ParseStatus parse_unchecked(std::vector<std::byte> &copy, Bytes fragment, FragHeader &header)
+{
+    copy.assign(fragment.begin(), fragment.end());
+    if (copy.size() > 1) {
+        copy[1] &= ~std::byte{reliability::flag_header_checksummed};
+    }
+    return reliability::parse_header(copy, false, header);
+}
+
+void accept(mca_btl_base_module_t *btl, Bytes fragment)
+{
+    FragHeader header;
+    ParseStatus status =
+        reliability::parse_header(fragment, parameters().engine.checksum_header, header);
+    std::vector<std::byte> copy;
+    if (status == ParseStatus::bad_checksum && parameters().disable.checksum) {
+        status = parse_unchecked(copy, fragment, header);
+        fragment = copy;
+    }
+    if (status != ParseStatus::ok) {
+        count(status == ParseStatus::bad_checksum ? stray_counters().corrupt_header
+                                                  : stray_counters().malformed);
+        return;
+    }
+    PeerState *peer = peers().by_name(header.source);
+    if (peer == nullptr) {
+        count(stray_counters().malformed);
+        return;
+    }
+    const base::Time present = now();
+    Completions done;
+    {
+        Guard guard(peer->lock);
+        take(*peer, header, fragment, peer->arrival_path(btl), done, present);
+    }
+    peers().mark_busy(*peer);
+    done.run();
+}
+
+} // namespace
+
+reliability::Counters &stray_counters() noexcept
+{
+    static reliability::Counters instance;
+    return instance;
+}
+
+void on_fragment(mca_btl_base_module_t *btl, mca_btl_base_tag_t /*tag*/,
+                 mca_btl_base_descriptor_t *descriptor, void * /*context*/) noexcept
+{
+    const auto segment = [&](std::size_t i) {
+        const mca_btl_base_segment_t &s = descriptor->des_segments[i];
+        return Bytes{static_cast<const std::byte *>(s.seg_addr.pval), s.seg_len};
+    };
+    if (OPAL_LIKELY(descriptor->des_segment_count == 1)) {
+        accept(btl, segment(0));
+        return;
+    }
+    std::vector<std::byte> whole;
+    for (std::size_t i = 0; i < descriptor->des_segment_count; ++i) {
+        const Bytes piece = segment(i);
+        whole.insert(whole.end(), piece.begin(), piece.end());
+    }
+    accept(btl, whole);
+}
+
+} // namespace ft::dr

@@ -1,0 +1,158 @@
+#include "ompi/mca/pml/dr/request.hpp"
+
+#include "ompi/mca/pml/dr/recv.hpp"
+#include "ompi/mca/pml/dr/send.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+int free_send(ompi_request_t **request) noexcept
+{
+    SendRequest *send = send_request(*request);
+    if (send->life.free()) {
+        release(send);
+    }
+    *request = MPI_REQUEST_NULL;
+    return OMPI_SUCCESS;
+}
+
+int free_recv(ompi_request_t **request) noexcept
+{
+    RecvRequest *recv = recv_request(*request);
+    if (recv->life.free()) {
+        release(recv);
+    }
+    *request = MPI_REQUEST_NULL;
+    return OMPI_SUCCESS;
+}
+
+/// A send is not cancelled: its bytes may be at the receiver already. MPI allows that.
+int cancel_send(ompi_request_t * /*request*/, int /*flag*/) noexcept
+{
+    return OMPI_SUCCESS;
+}
+
+void construct_send(opal_object_t *object) noexcept
+{
+    SendRequest *send = send_request(reinterpret_cast<ompi_request_t *>(object));
+    send->req_base.req_type = MCA_PML_REQUEST_SEND;
+    send->ompi().req_start = start_requests;
+    send->ompi().req_free = free_send;
+    send->ompi().req_cancel = cancel_send;
+    static_cast<Hook<PendingTag> &>(*send) = {};
+    static_cast<Hook<DataTag> &>(*send) = {};
+}
+
+void construct_recv(opal_object_t *object) noexcept
+{
+    RecvRequest *recv = recv_request(reinterpret_cast<ompi_request_t *>(object));
+    recv->req_base.req_type = MCA_PML_REQUEST_RECV;
+    recv->ompi().req_start = start_requests;
+    recv->ompi().req_free = free_recv;
+    recv->ompi().req_cancel = cancel_recv;
+    static_cast<Hook<PostedTag> &>(*recv) = {};
+}
+
+opal_class_t send_class = {"ft_dr_send_request",
+                           &mca_pml_base_send_request_t_class,
+                           construct_send,
+                           nullptr,
+                           0,
+                           0,
+                           nullptr,
+                           nullptr,
+                           sizeof(SendRequest)};
+opal_class_t recv_class = {"ft_dr_recv_request",
+                           &mca_pml_base_recv_request_t_class,
+                           construct_recv,
+                           nullptr,
+                           0,
+                           0,
+                           nullptr,
+                           nullptr,
+                           sizeof(RecvRequest)};
+
+} // namespace
+
+int set_up_requests() noexcept
+{
+    constexpr int start = 4;
+    constexpr int no_limit = -1;
+    constexpr int at_a_time = 64;
+    const auto line = static_cast<std::size_t>(opal_cache_line_size);
+    const int rc = opal_free_list_init(&mca_pml_base_send_requests, sizeof(SendRequest), line,
+                                       &send_class, 0, line, start, no_limit, at_a_time, nullptr, 0,
+                                       nullptr, nullptr, nullptr);
+    if (rc != OPAL_SUCCESS) {
+        return rc;
+    }
+    return opal_free_list_init(&mca_pml_base_recv_requests, sizeof(RecvRequest), line, &recv_class,
+                               0, line, start, no_limit, at_a_time, nullptr, 0, nullptr, nullptr,
+                               nullptr);
+}
+
+SendRequest *new_send_request() noexcept
+{
+    auto *item = opal_free_list_get(&mca_pml_base_send_requests);
+    return item == nullptr ? nullptr : send_request(reinterpret_cast<ompi_request_t *>(item));
+}
+
+RecvRequest *new_recv_request() noexcept
+{
+    auto *item = opal_free_list_get(&mca_pml_base_recv_requests);
+    return item == nullptr ? nullptr : recv_request(reinterpret_cast<ompi_request_t *>(item));
+}
+
+void release(SendRequest *request) noexcept
+{
+    mca_pml_base_send_request_t *base = request;
+    MCA_PML_BASE_SEND_REQUEST_FINI(base);
+    opal_free_list_return(&mca_pml_base_send_requests,
+                          reinterpret_cast<opal_free_list_item_t *>(base));
+}
+
+void release(RecvRequest *request) noexcept
+{
+    mca_pml_base_recv_request_t *base = request;
+    MCA_PML_BASE_RECV_REQUEST_FINI(base);
+    opal_free_list_return(&mca_pml_base_recv_requests,
+                          reinterpret_cast<opal_free_list_item_t *>(base));
+}
+
+int Completions::run() noexcept
+{
+    int count = 0;
+    while (receives_ != nullptr) {
+        RecvRequest *request = receives_;
+        receives_ = request->next_done;
+        if (receives_ == nullptr) {
+            receives_tail_ = &receives_;
+        }
+        ++count;
+        const std::uint32_t epoch = request->life.epoch();
+        request->req_base.req_pml_complete = true;
+        ompi_request_complete(&request->ompi(), true);
+        if (request->life.finish(epoch)) {
+            release(request);
+        }
+    }
+    while (sends_ != nullptr) {
+        SendRequest *request = sends_;
+        sends_ = request->next_done;
+        if (request->bsend_buffer != nullptr) {
+            mca_pml_base_bsend_request_free(request->bsend_buffer);
+            request->bsend_buffer = nullptr;
+        }
+        ++count;
+        const std::uint32_t epoch = request->life.epoch();
+        request->req_base.req_pml_complete = true;
+        ompi_request_complete(&request->ompi(), true);
+        if (request->life.finish(epoch)) {
+            release(request);
+        }
+    }
+    return count;
+}
+
+} // namespace ft::dr

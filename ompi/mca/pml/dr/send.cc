@@ -1,0 +1,364 @@
+#include "ompi/mca/pml/dr/send.hpp"
+
+#include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/recv.hpp"
+#include "ompi/mpi_ft/mpi_ft.h"
+
+namespace ft::dr {
+
+namespace {
+
+ompi_proc_t *process_of(ompi_communicator_t *comm, int rank) noexcept
+{
+    return ompi_comm_peer_lookup(comm, rank);
+}
+
+/// Where the bytes of a message lie when they lie in one piece, else nullptr.
+const std::byte *contiguous(const ompi_datatype_t *datatype, std::size_t count,
+                            const void *buffer) noexcept
+{
+    const unsigned flags = datatype->super.flags;
+    const bool piece = (flags & OPAL_DATATYPE_FLAG_NO_GAPS) != 0 ||
+                       ((flags & OPAL_DATATYPE_FLAG_CONTIGUOUS) != 0 && count == 1);
+    return piece ? static_cast<const std::byte *>(buffer) + datatype->super.true_lb : nullptr;
+}
+
+std::size_t convert(opal_convertor_t &convertor, std::byte *out, std::size_t length) noexcept
+{
+    iovec piece{out, length};
+    std::uint32_t pieces = 1;
+    std::size_t packed = length;
+    opal_convertor_pack(&convertor, &piece, &pieces, &packed);
+    return packed;
+}
+
+void pack_all(const void *buffer, std::size_t count, const ompi_datatype_t *datatype,
+              std::byte *out, std::size_t length) noexcept
+{
+    if (length == 0) {
+        return;
+    }
+    if (const std::byte *bytes = contiguous(datatype, count, buffer); bytes != nullptr) {
+        std::memcpy(out, bytes, length);
+        return;
+    }
+    opal_convertor_t convertor;
+    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count,
+                                             buffer, 0, &convertor);
+    convert(convertor, out, length);
+    OBJ_DESTRUCT(&convertor);
+}
+
+void prepare(SendRequest &request, PeerState *peer, ompi_proc_t *process, const void *buffer,
+             std::size_t count, ompi_datatype_t *datatype, int destination, int tag,
+             mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, bool persistent) noexcept
+{
+    mca_pml_base_send_request_t *base = &request;
+    base->req_base.req_proc = process;
+    MCA_PML_BASE_SEND_REQUEST_INIT(base, buffer, count, datatype, destination, tag, comm, mode,
+                                   persistent, 0);
+    request.peer = peer;
+    request.bsend_buffer = nullptr;
+    request.base =
+        count == 0 ? static_cast<const std::byte *>(buffer) : contiguous(datatype, count, buffer);
+    request.life.rest();
+}
+
+/// The state of a request at the start of each run.
+void reset(SendRequest &request) noexcept
+{
+    request.life.start();
+    request.req_base.req_pml_complete = false;
+    request.ompi().req_complete = REQUEST_PENDING;
+    request.ompi().req_state = OMPI_REQUEST_ACTIVE;
+    request.ompi().req_status._cancelled = 0;
+    request.ompi().req_status.MPI_ERROR = MPI_SUCCESS;
+    if (request.req_bytes_packed != 0 && request.base == nullptr) {
+        std::size_t start = 0;
+        opal_convertor_set_position(&request.req_base.req_convertor, &start);
+    }
+    request.number = 0;
+    request.remote = 0;
+    request.opened = 0;
+    request.end = 0;
+    request.open_vfrags = 0;
+    request.synchronous = request.req_send_mode == MCA_PML_BASE_SEND_SYNCHRONOUS;
+    request.cts_seen = false;
+    request.started = false;
+}
+
+UpperHeader envelope(ompi_communicator_t *comm, int tag, MessageKind kind) noexcept
+{
+    UpperHeader upper;
+    upper.kind = kind;
+    upper.context = comm->c_contextid;
+    upper.source = comm->c_my_rank;
+    upper.tag = tag;
+    return upper;
+}
+
+enum class Eager { sent, no_room, failed };
+
+/// A short message without a request: copied, given to the engine, done.
+Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_datatype_t *datatype,
+                 std::size_t bytes, int tag, ompi_communicator_t *comm) noexcept
+{
+    const base::Time present = now();
+    {
+        Guard guard(peer.lock);
+        if (peer.error != MPI_SUCCESS) {
+            return Eager::failed;
+        }
+        if (!peer.pending.empty() || !peer.engine.has_room(bytes, true)) {
+            return Eager::no_room;
+        }
+        TxOrdered *tx = tx_pools().get_ordered(envelope(comm, tag, MessageKind::match), bytes);
+        if (tx == nullptr) {
+            return Eager::no_room;
+        }
+        pack_all(buffer, count, datatype, const_cast<std::byte *>(tx->bytes), bytes);
+        peer.engine.submit(tx->vfrag, present);
+    }
+    peers().mark_busy(peer);
+    peer.transmit(present);
+    return Eager::sent;
+}
+
+/// Gives a prepared request its way: to the engine, or in line behind others.
+int start(SendRequest &request) noexcept
+{
+    reset(request);
+    if (request.peer == nullptr) {
+        return send_to_self(request);
+    }
+    PeerState &peer = *request.peer;
+    Completions done;
+    const base::Time present = now();
+    {
+        Guard guard(peer.lock);
+        if (peer.error != MPI_SUCCESS) {
+            finish(request, peer.error, done);
+            return OMPI_SUCCESS;
+        }
+        if (!peer.pending.empty() || !start_on_wire(request, done, present)) {
+            peer.pending.push_back(&request);
+        }
+    }
+    peers().mark_busy(peer);
+    peer.transmit(present);
+    return OMPI_SUCCESS;
+}
+
+/// A buffered send that cannot leave at once: its bytes go to the MPI buffer, and a request that
+/// the user never sees carries them from there.
+int start_from_mpi_buffer(PeerState *peer, ompi_proc_t *process, const void *buffer,
+                          std::size_t count, ompi_datatype_t *datatype, std::size_t bytes,
+                          int destination, int tag, ompi_communicator_t *comm) noexcept
+{
+    void *copy = nullptr;
+    if (bytes != 0) {
+        copy = mca_pml_base_bsend_request_alloc_buf(bytes);
+        if (copy == nullptr) {
+            return OMPI_ERR_BUFFER;
+        }
+        pack_all(buffer, count, datatype, static_cast<std::byte *>(copy), bytes);
+    }
+    SendRequest *carrier = new_send_request();
+    if (carrier == nullptr) {
+        if (copy != nullptr) {
+            mca_pml_base_bsend_request_free(copy);
+        }
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    prepare(*carrier, peer, process, copy, bytes, &ompi_mpi_byte.dt, destination, tag,
+            MCA_PML_BASE_SEND_STANDARD, comm, false);
+    carrier->bsend_buffer = copy;
+    // Held until `start` returns, so that it does not end under us.
+    const int rc = start(*carrier);
+    ompi_request_t *handle = &carrier->ompi();
+    ompi_request_free(&handle);
+    return rc;
+}
+
+struct Target {
+    ompi_proc_t *process = nullptr;
+    PeerState *peer = nullptr; ///< nullptr also for this process itself
+    bool self = false;
+};
+
+/// \return an OMPI or MPI error code
+int find_target(ompi_communicator_t *comm, int destination, Target &target) noexcept
+{
+    target.process = process_of(comm, destination);
+    target.self = target.process == ompi_proc_local_proc;
+    if (target.self) {
+        return OMPI_SUCCESS;
+    }
+    if (target.process != nullptr && OPAL_UNLIKELY(any_peer_failed()) &&
+        Peers::existing(target.process) == nullptr) {
+        // Nobody has been told yet that it is dead; making contact would wait for it.
+        if (const int error = death_error(target.process->super.proc_name); error != MPI_SUCCESS) {
+            return error;
+        }
+    }
+    target.peer = target.process == nullptr ? nullptr : peers().of(target.process);
+    return target.peer == nullptr ? MPIX_ERR_UNREACHABLE : OMPI_SUCCESS;
+}
+
+} // namespace
+
+std::size_t pack(SendRequest &request, std::byte *out, std::size_t length) noexcept
+{
+    if (request.base != nullptr) {
+        std::memcpy(out, request.base + request.opened, length);
+        return length;
+    }
+    return convert(request.req_base.req_convertor, out, length);
+}
+
+bool start_on_wire(SendRequest &request, Completions &done, base::Time present) noexcept
+{
+    PeerState &peer = *request.peer;
+    const std::size_t bytes = request.req_bytes_packed;
+    const bool whole = bytes <= peer.eager_limit;
+    const std::size_t payload = whole ? bytes : 0;
+    if (!peer.engine.has_room(payload, true)) {
+        return false;
+    }
+    const bool rendezvous = request.synchronous || !whole;
+    UpperHeader upper = envelope(request.req_base.req_comm, request.req_base.req_tag,
+                                 rendezvous ? MessageKind::rts : MessageKind::match);
+    if (rendezvous) {
+        request.number = peer.sends.add(&request);
+        if (request.number == 0) {
+            return false;
+        }
+        upper.length = bytes;
+        upper.sender_request = request.number;
+    }
+    TxOrdered *tx = tx_pools().get_ordered(upper, payload);
+    if (tx == nullptr) {
+        peer.sends.remove(request.number);
+        request.number = 0;
+        return false;
+    }
+    if (payload != 0) {
+        pack(request, const_cast<std::byte *>(tx->bytes), payload);
+    }
+    request.opened = payload;
+    request.started = true;
+    peer.engine.submit(tx->vfrag, present);
+    if (!rendezvous) {
+        finish(request, MPI_SUCCESS, done); // buffered: the bytes are ours now
+    }
+    return true;
+}
+
+void finish(SendRequest &request, int error, Completions &done) noexcept
+{
+    if (request.number != 0) {
+        request.peer->sends.remove(request.number);
+        request.number = 0;
+    }
+    request.ompi().req_status.MPI_ERROR = error;
+    done.add(&request);
+}
+
+int isend_init(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination,
+               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+               ompi_request_t **request) noexcept
+{
+    Target target;
+    if (const int rc = find_target(comm, destination, target); rc != OMPI_SUCCESS) {
+        return rc;
+    }
+    SendRequest *send = new_send_request();
+    if (send == nullptr) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    prepare(*send, target.peer, target.process, buffer, count, datatype, destination, tag, mode,
+            comm, true);
+    send->req_base.req_pml_complete = true;
+    *request = &send->ompi();
+    return OMPI_SUCCESS;
+}
+
+int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination,
+          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+          ompi_request_t **request) noexcept
+{
+    Target target;
+    if (const int rc = find_target(comm, destination, target); rc != OMPI_SUCCESS) {
+        return rc;
+    }
+    const std::size_t bytes = datatype->super.size * count;
+    if (!target.self && mode != MCA_PML_BASE_SEND_SYNCHRONOUS &&
+        bytes <= target.peer->eager_limit &&
+        send_eager(*target.peer, buffer, count, datatype, bytes, tag, comm) == Eager::sent) {
+        *request = &ompi_request_empty;
+        return OMPI_SUCCESS;
+    }
+    if (mode == MCA_PML_BASE_SEND_BUFFERED) {
+        *request = &ompi_request_empty;
+        return start_from_mpi_buffer(target.peer, target.process, buffer, count, datatype, bytes,
+                                     destination, tag, comm);
+    }
+    SendRequest *send = new_send_request();
+    if (send == nullptr) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    prepare(*send, target.peer, target.process, buffer, count, datatype, destination, tag, mode,
+            comm, false);
+    *request = &send->ompi();
+    return start(*send);
+}
+
+int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination, int tag,
+         mca_pml_base_send_mode_t mode, ompi_communicator_t *comm) noexcept
+{
+    ompi_request_t *request = nullptr;
+    int rc = isend(buffer, count, datatype, destination, tag, mode, comm, &request);
+    if (rc != OMPI_SUCCESS || request == &ompi_request_empty) {
+        return rc;
+    }
+    ompi_request_wait_completion(request);
+    rc = request->req_status.MPI_ERROR;
+    ompi_request_free(&request);
+    return rc;
+}
+
+int start_requests(std::size_t count, ompi_request_t **requests) noexcept
+{
+    for (std::size_t i = 0; i < count; ++i) {
+        if (requests[i] == nullptr || requests[i]->req_type != OMPI_REQUEST_PML) {
+            continue;
+        }
+        auto *base = reinterpret_cast<mca_pml_base_request_t *>(requests[i]);
+        int rc = OMPI_SUCCESS;
+        if (base->req_type == MCA_PML_REQUEST_RECV) {
+            rc = start_recv(*recv_request(requests[i]));
+        } else if (base->req_type != MCA_PML_REQUEST_SEND) {
+            rc = OMPI_ERR_REQUEST;
+        } else if (SendRequest &send = *send_request(requests[i]);
+                   send.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
+            reset(send);
+            rc = start_from_mpi_buffer(send.peer, base->req_proc, base->req_addr, base->req_count,
+                                       base->req_datatype, send.req_bytes_packed, base->req_peer,
+                                       base->req_tag, base->req_comm);
+            send.ompi().req_status.MPI_ERROR = rc;
+            Completions done;
+            done.add(&send);
+        } else {
+            rc = start(send);
+        }
+        if (rc != OMPI_SUCCESS) {
+            return rc;
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+} // namespace ft::dr

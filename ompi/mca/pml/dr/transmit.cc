@@ -1,0 +1,246 @@
+/// \file
+/// From what the engine wants sent to descriptors of the BTLs.
+///
+/// A BTL may call back while it is given a descriptor, with locks of its own held. So the peer's
+/// lock is let go for btl_send, and one caller at a time transmits to a peer; a second one leaves
+/// its work to the first. btl_sendi never calls back, and is called with the lock held.
+#include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peer.hpp"
+#include "opal/ft/base/assert.hpp"
+#include "opal/ft/base/crc32c.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+using reliability::header_bytes;
+
+/// A BTL that can send at once does, and tells by its return value; it takes the descriptor back
+/// itself. BTLs that keep it call back.
+constexpr std::uint32_t plain_flags = MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
+constexpr std::uint32_t prompt_flags = plain_flags | MCA_BTL_DES_FLAGS_PRIORITY;
+/// Below this a copy is cheaper than a second element of the vector.
+constexpr std::uint32_t in_place_from = 2048;
+/// Beyond this btl_sendi would only fall back to what we do ourselves.
+constexpr std::size_t sendi_at_most = 1024;
+/// After so many bytes the time of the pass is too old to stamp fragments with.
+constexpr std::uint32_t clock_step = 8192;
+
+/// btl/tcp that finds its connection broken while it sends at once tells nobody, and leaves an
+/// event behind that makes libevent run in a circle once it has connected anew. Where another path
+/// could take over it is asked to queue instead: then it reports the failure.
+std::uint32_t flags_for(const BtlPath &path) noexcept
+{
+    return path.queues ? plain_flags : prompt_flags;
+}
+
+std::byte *front(mca_btl_base_descriptor_t *des) noexcept
+{
+    return static_cast<std::byte *>(des->des_segments[0].seg_addr.pval);
+}
+
+} // namespace
+
+void PeerState::transmit(base::Time present) noexcept
+{
+    Guard guard(lock);
+    if (transmitting_) {
+        return;
+    }
+    transmitting_ = true;
+    reliability::Transmit what;
+    while (engine.next_transmit(what, present)) {
+        if (!transmit_one(what, present)) {
+            engine.blocked(what.path);
+        } else if (what.header.payload_bytes >= clock_step) {
+            present = now();
+        }
+    }
+    transmitting_ = false;
+}
+
+bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) noexcept
+{
+    BtlPath &path = *paths[what.path];
+    if (path.stuck != nullptr) {
+        return false;
+    }
+    return what.what == reliability::Transmit::What::fragment
+               ? transmit_fragment(path, what, present)
+               : transmit_control(path, what, present);
+}
+
+bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &what,
+                                 base::Time present) noexcept
+{
+    std::array<std::byte, reliability::max_control_bytes> buffer;
+    const std::size_t bytes = engine.write_control(what, buffer);
+    mca_btl_base_module_t *btl = path.btl;
+    if (path.has_sendi && bytes <= sendi_at_most &&
+        btl->btl_sendi(btl, path.endpoint, nullptr, buffer.data(), bytes, 0, MCA_BTL_NO_ORDER,
+                       flags_for(path), btl_tag, nullptr) == OPAL_SUCCESS) {
+        engine.sent(what, present);
+        return true;
+    }
+    mca_btl_base_descriptor_t *des =
+        btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, bytes, flags_for(path));
+    if (des == nullptr) {
+        return false;
+    }
+    std::memcpy(front(des), buffer.data(), bytes);
+    des->des_cbfunc = control_complete;
+    des->des_cbdata = &path;
+    engine.sent(what, present);
+    lock.unlock();
+    const int rc = btl->btl_send(btl, path.endpoint, des, btl_tag);
+    lock.lock();
+    if (rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY && rc != OPAL_ERR_OUT_OF_RESOURCE) {
+        path.note_error(); // the descriptor may hang in the BTL's lists: it is left there
+    }
+    return true;
+}
+
+bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
+                                  base::Time present) noexcept
+{
+    auto *tx = static_cast<TxVfrag *>(what.choice.vfrag->user);
+    reliability::FragHeader &header = what.header;
+    const unsigned index = what.choice.index;
+    const std::uint32_t payload = header.payload_bytes;
+    const std::byte *bytes = tx->bytes + tx->vfrag.offset_of(index);
+    mca_btl_base_module_t *btl = path.btl;
+
+    std::array<std::byte, largest_upper_bytes> data_upper;
+    const std::byte *upper = data_upper.data();
+    if (tx->room != nullptr) {
+        header.upper_bytes = tx->upper_bytes;
+        upper = tx->room + header_bytes;
+    } else {
+        UpperHeader fields;
+        fields.kind = MessageKind::data;
+        fields.receiver_request = tx->remote_request;
+        fields.offset = tx->message_offset + tx->vfrag.offset_of(index);
+        header.upper_bytes = static_cast<std::uint8_t>(write_upper(fields, data_upper));
+    }
+    const std::size_t front_bytes = header_bytes + header.upper_bytes;
+    const std::size_t total = front_bytes + payload;
+    const bool seals = parameters().engine.checksum_header;
+    const auto sum = [&] {
+        if (!path.checksum || payload == 0) {
+            return;
+        }
+        if (!tx->crc_known) {
+            tx->payload_crc = base::crc32c({bytes, payload});
+            tx->crc_known = tx->vfrag.ordered; // of which this is the only fragment
+        }
+        header.flags |= reliability::flag_payload_checksummed;
+        header.payload_crc = tx->payload_crc;
+    };
+
+    if (tx->room != nullptr && path.has_sendi && total <= sendi_at_most) {
+        sum();
+        reliability::write_header(header, {tx->room, header_bytes});
+        if (seals) {
+            reliability::seal({tx->room, front_bytes});
+        }
+        if (btl->btl_sendi(btl, path.endpoint, nullptr, tx->room, total, 0, MCA_BTL_NO_ORDER,
+                           flags_for(path), btl_tag, nullptr) == OPAL_SUCCESS) {
+            engine.sent(what, present);
+            engine.locally_complete(tx->vfrag, index, path.id, present, present);
+            return true;
+        }
+    }
+
+    Descriptor *held = new_descriptor();
+    if (held == nullptr) {
+        return false;
+    }
+    mca_btl_base_descriptor_t *des = nullptr;
+    if (path.in_place && payload >= in_place_from) {
+        opal_convertor_t convertor;
+        OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &ompi_mpi_byte.dt.super,
+                                                 payload, bytes, 0, &convertor);
+        std::size_t size = payload;
+        des = btl->btl_prepare_src(btl, path.endpoint, &convertor, MCA_BTL_NO_ORDER, front_bytes,
+                                   &size, flags_for(path));
+        OBJ_DESTRUCT(&convertor);
+        FT_ASSERT(des == nullptr || size == payload);
+    } else {
+        des = btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, total, flags_for(path));
+        if (des != nullptr && payload != 0) {
+            std::memcpy(front(des) + front_bytes, bytes, payload);
+        }
+    }
+    if (des == nullptr) {
+        release(held);
+        return false;
+    }
+    sum();
+    reliability::write_header(header, {front(des), header_bytes});
+    std::memcpy(front(des) + header_bytes, upper, header.upper_bytes);
+    if (seals) {
+        reliability::seal({front(des), front_bytes});
+    }
+    des->des_cbfunc = fragment_complete;
+    des->des_cbdata = held;
+    held->path = &path;
+    held->tx = tx;
+    held->index = static_cast<std::uint8_t>(index);
+    held->sent_at = present;
+    engine.sent(what, present);
+    path.held.push_back(held);
+    hand_over(path, des, held, present);
+    return true;
+}
+
+void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descriptor *held,
+                          base::Time present) noexcept
+{
+    mca_btl_base_module_t *btl = path.btl;
+    held->in_call = true;
+    held->returned = false;
+    lock.unlock();
+    const int rc = btl->btl_send(btl, path.endpoint, des, btl_tag);
+    lock.lock();
+    held->in_call = false;
+    if (rc == OPAL_ERR_OUT_OF_RESOURCE && !held->returned) {
+        path.stuck = des; // still ours: tried again at the next pass
+        path.stuck_record = held;
+        return;
+    }
+    const bool failed = rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY;
+    if (failed) {
+        path.note_error(); // the descriptor may hang in the BTL's lists: it is left there
+    }
+    if (rc == 1 || failed || held->returned) {
+        descriptor_done(held, present);
+    }
+}
+
+void PeerState::retry_stuck(base::Time present) noexcept
+{
+    if (transmitting_) {
+        return;
+    }
+    for (auto &path : paths) {
+        if (path->stuck == nullptr) {
+            continue;
+        }
+        mca_btl_base_descriptor_t *des = path->stuck;
+        Descriptor *held = path->stuck_record;
+        path->stuck = nullptr;
+        path->stuck_record = nullptr;
+        if (held->tx == nullptr || path->removed) {
+            path->btl->btl_free(path->btl, des);
+            descriptor_done(held, present);
+            continue;
+        }
+        transmitting_ = true;
+        hand_over(*path, des, held, present);
+        transmitting_ = false;
+    }
+}
+
+} // namespace ft::dr

@@ -1,0 +1,82 @@
+#include "ompi/mca/pml/dr/tx_vfrag.hpp"
+
+#include "opal/ft/base/assert.hpp"
+
+namespace ft::dr {
+
+TxPools &tx_pools() noexcept
+{
+    static TxPools instance;
+    return instance;
+}
+
+void TxPools::set_up(std::size_t largest_payload) noexcept
+{
+    largest_payload_ = largest_payload;
+    capacity_[0] = 192;
+    capacity_[1] = 4096;
+    capacity_[2] = std::max<std::size_t>(largest_payload, 4096);
+    const std::size_t per_slab[classes] = {64, 32, 8};
+    for (std::uint8_t c = 0; c < classes; ++c) {
+        ordered_[c].set_up(sizeof(TxOrdered) + overhead + capacity_[c], per_slab[c]);
+    }
+    data_.set_up(sizeof(TxData), 16);
+}
+
+void TxPools::release() noexcept
+{
+    for (BlockPool &pool : ordered_) {
+        pool.release();
+    }
+    data_.release();
+}
+
+TxOrdered *TxPools::get_ordered(const UpperHeader &upper, std::size_t payload) noexcept
+{
+    FT_ASSERT(payload <= capacity_[classes - 1]);
+    std::uint8_t c = 0;
+    while (payload > capacity_[c]) {
+        ++c;
+    }
+    void *memory = ordered_[c].get();
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    auto *tx = new (memory) TxOrdered;
+    tx->size_class = c;
+    tx->room = reinterpret_cast<std::byte *>(tx + 1);
+    tx->upper_bytes = static_cast<std::uint8_t>(
+        write_upper(upper, {tx->room + reliability::header_bytes, largest_upper_bytes}));
+    tx->bytes = tx->room + reliability::header_bytes + tx->upper_bytes;
+    tx->vfrag.ordered = true;
+    tx->vfrag.length = payload;
+    tx->vfrag.fragment_bytes = static_cast<std::uint32_t>(payload);
+    tx->vfrag.fragments = tx->record;
+    tx->vfrag.user = tx;
+    return tx;
+}
+
+TxData *TxPools::get_data() noexcept
+{
+    void *memory = data_.get();
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    auto *tx = new (memory) TxData;
+    tx->size_class = data_class;
+    tx->vfrag.ordered = false;
+    tx->vfrag.user = tx;
+    return tx;
+}
+
+void TxPools::put(TxVfrag *tx) noexcept
+{
+    std::free(tx->packed);
+    if (tx->size_class == data_class) {
+        data_.put(tx);
+    } else {
+        ordered_[tx->size_class].put(tx);
+    }
+}
+
+} // namespace ft::dr

@@ -1,0 +1,67 @@
+/// \file
+/// The sender's descriptors: an engine VFRAG with the storage of its bytes.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include "ompi/mca/pml/dr/pool.hpp"
+#include "ompi/mca/pml/dr/upper_header.hpp"
+#include "opal/ft/reliability/header.hpp"
+#include "opal/ft/reliability/vfrag.hpp"
+
+namespace ft::dr {
+
+struct SendRequest;
+
+/// Base of both kinds. Belongs to its peer's engine between submit and next_finished.
+struct TxVfrag {
+    reliability::Vfrag vfrag;
+    TxVfrag *next = nullptr;          ///< in the queue of those that wait for the window
+    SendRequest *request = nullptr;   ///< what it is part of; nullptr when nobody waits for it
+    const std::byte *bytes = nullptr; ///< its payload, contiguous
+    std::byte *packed = nullptr;      ///< data of a scattered type, packed; to be freed
+    std::uint64_t message_offset = 0; ///< data: place of the first byte in the message
+    std::uint64_t remote_request = 0; ///< data: the receiver's number for the message
+    std::byte *room = nullptr;        ///< ordered: header, upper header and payload in one piece
+    std::uint32_t payload_crc = 0;    ///< ordered: valid when `crc_known`
+    bool crc_known = false;
+    std::uint8_t upper_bytes = 0; ///< ordered: what stands in `room`
+    std::uint8_t size_class = 0;  ///< ordered: pool it came from
+};
+
+/// A match, rts or cts: one fragment, its bytes behind the struct.
+struct TxOrdered : TxVfrag {
+    reliability::FragmentRecord record[1];
+};
+
+/// A piece of a long message: up to 64 fragments from the user's buffer or from `packed`.
+struct TxData : TxVfrag {
+    reliability::FragmentRecord records[reliability::max_fragments];
+};
+
+/// Both kinds' free lists. Any thread.
+class TxPools {
+  public:
+    /// \param largest_payload of an ordered VFRAG
+    void set_up(std::size_t largest_payload) noexcept;
+    std::size_t largest_payload() const noexcept { return largest_payload_; }
+    void release() noexcept;
+
+    /// An ordered VFRAG with its upper header written; `payload` bytes of room follow at `bytes`.
+    /// \return nullptr when there is no memory
+    TxOrdered *get_ordered(const UpperHeader &upper, std::size_t payload) noexcept;
+    TxData *get_data() noexcept;
+    void put(TxVfrag *tx) noexcept;
+
+  private:
+    static constexpr std::uint8_t classes = 3;
+    static constexpr std::uint8_t data_class = classes;
+    static constexpr std::size_t overhead = reliability::header_bytes + largest_upper_bytes;
+    BlockPool ordered_[classes];
+    std::size_t capacity_[classes] = {};
+    BlockPool data_;
+    std::size_t largest_payload_ = 0;
+};
+
+TxPools &tx_pools() noexcept;
+
+} // namespace ft::dr

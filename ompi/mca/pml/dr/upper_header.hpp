@@ -1,0 +1,109 @@
+/// \file
+/// What pml/dr itself writes behind the engine's header. Little-endian, bounds-checked; any thread.
+///
+/// | message | bytes | fields |
+/// |---|---|---|
+/// | match | 16 | kind, 3 zero, context, source rank in the communicator, tag; the payload is the
+/// message | | rts | 32 | the same, length of the message, sender's request; the payload is its
+/// beginning | | cts | 28 | kind, 3 zero, sender's request, receiver's request (0: none), where to
+/// end | | data | 20 | kind, 3 zero, receiver's request, place of the payload in the message |
+///
+/// match, rts and cts travel as ordered VFRAGs, so that matching needs no sequence of its own.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "opal/ft/base/wire.hpp"
+
+namespace ft::dr {
+
+enum class MessageKind : std::uint8_t { match = 1, rts = 2, cts = 3, data = 4, ping = 5 };
+
+inline constexpr std::size_t match_bytes = 16;
+inline constexpr std::size_t rts_bytes = 32;
+inline constexpr std::size_t cts_bytes = 28;
+inline constexpr std::size_t data_bytes = 20;
+inline constexpr std::size_t largest_upper_bytes = rts_bytes;
+
+struct UpperHeader {
+    MessageKind kind = MessageKind::match;
+    std::uint32_t context = 0;
+    std::int32_t source = 0;
+    std::int32_t tag = 0;
+    std::uint64_t length = 0;           ///< rts: of the whole message; cts: where the sender stops
+    std::uint64_t sender_request = 0;   ///< rts, cts
+    std::uint64_t receiver_request = 0; ///< cts, data
+    std::uint64_t offset = 0;           ///< data
+};
+
+/// \return bytes written; `out` must hold `largest_upper_bytes`
+inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> out) noexcept
+{
+    base::WireWriter writer(out);
+    writer.u8(static_cast<std::uint8_t>(header.kind));
+    writer.zeros(3);
+    switch (header.kind) {
+    case MessageKind::match:
+    case MessageKind::rts:
+        writer.u32(header.context);
+        writer.u32(static_cast<std::uint32_t>(header.source));
+        writer.u32(static_cast<std::uint32_t>(header.tag));
+        if (header.kind == MessageKind::rts) {
+            writer.u64(header.length);
+            writer.u64(header.sender_request);
+        }
+        break;
+    case MessageKind::cts:
+        writer.u64(header.sender_request);
+        writer.u64(header.receiver_request);
+        writer.u64(header.length);
+        break;
+    case MessageKind::data:
+        writer.u64(header.receiver_request);
+        writer.u64(header.offset);
+        break;
+    case MessageKind::ping:
+        break;
+    }
+    return writer.position();
+}
+
+/// \return false when it is truncated, too long or of no known kind
+[[nodiscard]] inline bool parse_upper(std::span<const std::byte> in, UpperHeader &header) noexcept
+{
+    base::WireReader reader(in);
+    const std::uint8_t kind = reader.u8();
+    reader.skip(3);
+    if (kind < static_cast<std::uint8_t>(MessageKind::match) ||
+        kind > static_cast<std::uint8_t>(MessageKind::ping)) {
+        return false;
+    }
+    header.kind = static_cast<MessageKind>(kind);
+    switch (header.kind) {
+    case MessageKind::match:
+    case MessageKind::rts:
+        header.context = reader.u32();
+        header.source = static_cast<std::int32_t>(reader.u32());
+        header.tag = static_cast<std::int32_t>(reader.u32());
+        if (header.kind == MessageKind::rts) {
+            header.length = reader.u64();
+            header.sender_request = reader.u64();
+        }
+        break;
+    case MessageKind::cts:
+        header.sender_request = reader.u64();
+        header.receiver_request = reader.u64();
+        header.length = reader.u64();
+        break;
+    case MessageKind::data:
+        header.receiver_request = reader.u64();
+        header.offset = reader.u64();
+        break;
+    case MessageKind::ping:
+        break;
+    }
+    return reader.complete();
+}
+
+} // namespace ft::dr

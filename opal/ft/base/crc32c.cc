@@ -1,0 +1,138 @@
+#include "opal/ft/base/crc32c.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <isa-l/crc.h>
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
+namespace ft::base {
+
+namespace {
+
+/// A 32 x 32 matrix over the field of two elements; entry i is the image of the word 1 << i.
+using Matrix = std::array<std::uint32_t, 32>;
+
+std::uint32_t apply(const Matrix &m, std::uint32_t v)
+{
+    std::uint32_t sum = 0;
+    for (std::size_t i = 0; v != 0; ++i, v >>= 1) {
+        if ((v & 1U) != 0) {
+            sum ^= m[i];
+        }
+    }
+    return sum;
+}
+
+Matrix square(const Matrix &m)
+{
+    Matrix result{};
+    for (std::size_t i = 0; i < result.size(); ++i) {
+        result[i] = apply(m, m[i]);
+    }
+    return result;
+}
+
+/// What one zero bit does to the register.
+Matrix one_zero_bit()
+{
+    constexpr std::uint32_t reflected_polynomial = 0x82f63b78U;
+    Matrix m{};
+    m[0] = reflected_polynomial;
+    for (std::size_t i = 1; i < m.size(); ++i) {
+        m[i] = 1U << (i - 1);
+    }
+    return m;
+}
+
+#if defined(__x86_64__)
+
+/// isa-l sets up its folding before it looks at the length, which costs 12 to 18 ns; up to here the
+/// processor's own instruction is done sooner (64 bytes: 11 ns against 17). A header is that short,
+/// and is summed twice for every message.
+constexpr std::size_t short_run = 128;
+
+const bool have_instruction = __builtin_cpu_supports("sse4.2") != 0;
+
+__attribute__((target("sse4.2"))) std::uint32_t sum_short(std::uint32_t state,
+                                                          std::span<const std::byte> data)
+{
+    std::uint64_t wide = state;
+    const std::byte *at = data.data();
+    std::size_t left = data.size();
+    for (; left >= sizeof wide; left -= sizeof wide, at += sizeof wide) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, at, sizeof word);
+        wide = _mm_crc32_u64(wide, word);
+    }
+    auto narrow = static_cast<std::uint32_t>(wide);
+    for (; left != 0; --left, ++at) {
+        narrow = _mm_crc32_u8(narrow, std::to_integer<unsigned char>(*at));
+    }
+    return narrow;
+}
+
+#endif
+
+} // namespace
+
+Crc32c &Crc32c::update(std::span<const std::byte> data)
+{
+#if defined(__x86_64__)
+    if (data.size() <= short_run && have_instruction) {
+        state_ = sum_short(state_, data);
+        return *this;
+    }
+#endif
+    // isa-l counts in int, wants a pointer to non-const that it never writes through, and leaves
+    // both inversions to its caller.
+    constexpr std::size_t most_at_once = std::size_t{1} << 30;
+    while (!data.empty()) {
+        const auto piece = data.first(std::min(data.size(), most_at_once));
+        auto *start = reinterpret_cast<unsigned char *>(const_cast<std::byte *>(piece.data()));
+        state_ = crc32_iscsi(start, static_cast<int>(piece.size()), state_);
+        data = data.subspan(piece.size());
+    }
+    return *this;
+}
+
+std::uint32_t crc32c(std::span<const std::byte> data)
+{
+    return Crc32c().update(data).value();
+}
+
+std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces)
+{
+    Crc32c sum;
+    for (const auto &piece : pieces) {
+        sum.update(piece);
+    }
+    return sum.value();
+}
+
+std::uint32_t crc32c(std::initializer_list<std::span<const std::byte>> pieces)
+{
+    return crc32c(std::span<const std::span<const std::byte>>(pieces.begin(), pieces.size()));
+}
+
+std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t length_b)
+{
+    // Appending length_b zero bytes to A is a linear map on its checksum (the inversions cancel
+    // against those inside crc_b); the powers of that map come from squaring.
+    Matrix zeros = one_zero_bit();
+    for (int i = 0; i < 3; ++i) {
+        zeros = square(zeros);
+    }
+    for (; length_b != 0; length_b >>= 1) {
+        if ((length_b & 1U) != 0) {
+            crc_a = apply(zeros, crc_a);
+        }
+        zeros = square(zeros);
+    }
+    return crc_a ^ crc_b;
+}
+
+} // namespace ft::base

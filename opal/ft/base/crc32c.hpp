@@ -1,0 +1,43 @@
+/// CRC32C, the checksum of every header and payload.
+///
+/// Polynomial 0x1EDC6F41 (Castagnoli), reflected, initial value and final exclusive-or 0xFFFFFFFF,
+/// as in RFC 3720 appendix B.4 (iSCSI) and RFC 4960 appendix B (SCTP); "123456789" gives
+/// 0xE3069283. It detects every error of up to three bits in messages shorter than 2^31 bits,
+/// every burst of up to 32 bits, and all but one in 2^32 of the rest. The work is done by isa-l,
+/// which uses the processor's carry-less multiplication. Pure functions and plain values: any
+/// thread may call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+namespace ft::base {
+
+/// A checksum in the making, over data that comes in pieces.
+class Crc32c {
+  public:
+    /// Goes on with `data`, of any length, empty included. Returns itself for chaining.
+    Crc32c &update(std::span<const std::byte> data);
+
+    /// The checksum of everything given so far; 0 when nothing was.
+    std::uint32_t value() const { return ~state_; }
+
+  private:
+    std::uint32_t state_ = 0xffffffffU;
+};
+
+/// The checksum of one run of bytes.
+std::uint32_t crc32c(std::span<const std::byte> data);
+
+/// The checksum of several runs of bytes as if they stood one after the other.
+std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces);
+std::uint32_t crc32c(std::initializer_list<std::span<const std::byte>> pieces);
+
+/// The checksum of A followed by B, from the checksums of both and the length of B in bytes,
+/// without touching the data. For pieces that were summed apart, such as the fragments of a
+/// message. Costs about 32 x log2(length) word operations.
+std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t length_b);
+
+} // namespace ft::base

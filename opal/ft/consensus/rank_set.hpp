@@ -1,0 +1,82 @@
+/// A set of ranks that costs nothing when it is empty and little when it is small.
+///
+/// Sorted runs of neighbouring ranks, shared between copies: a million processes that hold the same
+/// set of failures hold it once. Behaves as a value; changing one copy leaves the others alone.
+/// One object belongs to one thread; copies may go to other threads.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+namespace ft::consensus {
+
+/// Rank of a process within the group that agrees: 0 .. size - 1.
+using Rank = std::uint32_t;
+
+/// No rank at all.
+inline constexpr Rank no_rank = ~Rank{0};
+
+class RankSet {
+  public:
+    /// Ranks first .. end - 1. `before` counts the members of all earlier runs.
+    struct Run {
+        Rank first;
+        Rank end;
+        Rank before;
+        bool operator==(const Run &) const = default;
+    };
+
+    RankSet() = default;
+    RankSet(std::initializer_list<Rank> ranks);
+    /// The ranks first .. end - 1.
+    static RankSet range(Rank first, Rank end);
+
+    bool empty() const { return runs_ == nullptr; }
+    /// Number of members.
+    Rank count() const;
+    bool contains(Rank rank) const;
+    /// Members below `rank`.
+    Rank count_below(Rank rank) const;
+    /// Members in begin .. end - 1.
+    Rank count_in(Rank begin, Rank end) const;
+    /// The k-th rank (from 0) that is not a member.
+    Rank absent(Rank k) const;
+    /// The lowest rank that is not a member.
+    Rank lowest_absent() const { return absent(0); }
+    bool is_subset_of(const RankSet &other) const;
+    bool intersects(const RankSet &other) const;
+
+    /// Adds a rank; true if it was not a member.
+    bool insert(Rank rank);
+    /// Adds all of `other`; true if the set grew.
+    bool unite(const RankSet &other);
+    RankSet united(const RankSet &other) const;
+    RankSet minus(const RankSet &other) const;
+    RankSet common(const RankSet &other) const;
+
+    /// The runs in rising order, not touching each other.
+    const std::vector<Run> &runs() const;
+    /// The members in rising order.
+    std::vector<Rank> members() const;
+
+    bool operator==(const RankSet &other) const;
+
+    /// Builds a set from rising runs; runs that touch or overlap are joined.
+    class Builder {
+      public:
+        void add(Rank first, Rank end);
+        RankSet take();
+
+      private:
+        std::vector<Run> runs_;
+    };
+
+  private:
+    using Runs = std::vector<Run>;
+    explicit RankSet(Runs runs);
+    std::shared_ptr<const Runs> runs_;
+};
+
+} // namespace ft::consensus

@@ -1,0 +1,421 @@
+// Suspicions, probes, reports, and what those without a quorum do.
+
+#include "opal/ft/base/assert.hpp"
+#include "opal/ft/membership/stabilizer.hpp"
+
+#include <algorithm>
+
+namespace ft::membership {
+
+using base::Time;
+
+Stabilizer::Suspect *Stabilizer::find_suspect(NodeId id)
+{
+    const auto at = std::lower_bound(suspects_.begin(), suspects_.end(), id,
+                                     [](const Suspect &s, NodeId x) { return s.who.id < x; });
+    return at != suspects_.end() && at->who.id == id ? &*at : nullptr;
+}
+
+const Stabilizer::Suspect *Stabilizer::find_suspect(NodeId id) const
+{
+    return const_cast<Stabilizer *>(this)->find_suspect(id);
+}
+
+bool Stabilizer::believed(NodeId id) const
+{
+    const Suspect *s = find_suspect(id);
+    return s != nullptr && s->believed;
+}
+
+std::vector<Removed> Stabilizer::believed_dead() const
+{
+    std::vector<Removed> list;
+    for (const Suspect &s : suspects_) {
+        if (s.believed) {
+            list.push_back({s.who.id, s.who.incarnation, s.grade, s.witness});
+        }
+    }
+    return list;
+}
+
+void Stabilizer::on_suspicion(Time now, NodeId id, Output &out)
+{
+    if (view_ && (state_ == State::member || state_ == State::suspended)) {
+        suspect(now, id, Grade::suspected, no_node, no_node, out);
+    }
+}
+
+void Stabilizer::on_proof(Time now, NodeId id, ProofKind kind, Output &out)
+{
+    if (!view_ || (state_ != State::member && state_ != State::suspended) || id == self_.id ||
+        !view_->contains(id)) {
+        return;
+    }
+    if (kind == ProofKind::rails_gone) {
+        suspect(now, id, Grade::suspected, no_node, no_node, out);
+        believe(now, id, out);
+        return;
+    }
+    const bool clean = config_.mutation == Mutation::no_fence ||
+                       heartbeat_.clean(now, {id, view_->incarnation_of(id)});
+    suspect(now, id, Grade::proven, clean ? self_.id : no_node, no_node, out);
+}
+
+void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, NodeId reporter,
+                         Output &out)
+{
+    if (!view_ || id == self_.id || !view_->contains(id)) {
+        return;
+    }
+    Suspect *s = find_suspect(id);
+    if (s == nullptr) {
+        Suspect fresh;
+        fresh.who = {id, view_->incarnation_of(id)};
+        fresh.since = now;
+        fresh.next = now;
+        fresh.believe_at = now + config_.probe_timeout;
+        const auto at = std::lower_bound(suspects_.begin(), suspects_.end(), id,
+                                         [](const Suspect &x, NodeId y) { return x.who.id < y; });
+        s = &*suspects_.insert(at, std::move(fresh));
+        if (!changing_) {
+            changing_ = true;
+            changing_since_ = now;
+        }
+    }
+    if (reporter != no_node &&
+        std::find(s->reporters.begin(), s->reporters.end(), reporter) == s->reporters.end()) {
+        s->reporters.push_back(reporter);
+    }
+    const bool better = grade > s->grade;
+    s->grade = std::max(s->grade, grade);
+    if (s->witness == no_node && grade == Grade::proven) {
+        s->witness = witness;
+    }
+    if (s->believed) {
+        if (better && acting_root() != self_.id) {
+            s->report_at = now; // the root wants to know the proof
+        } else if (better) {
+            maybe_start(now, out); // what was no quorum may be one now
+        }
+        return;
+    }
+    if (s->grade >= Grade::proven ||
+        (config_.mutation == Mutation::no_probe && reporter != no_node)) {
+        believe(now, id, out);
+    } else if (s->next == now) {
+        service_suspects(now, out);
+    }
+}
+
+void Stabilizer::believe(Time now, NodeId id, Output &out)
+{
+    Suspect *s = find_suspect(id);
+    if (s == nullptr || s->believed) {
+        return;
+    }
+    if (config_.mutation == Mutation::believe_nothing && s->grade == Grade::suspected) {
+        suspects_.erase(suspects_.begin() + (s - suspects_.data()));
+        return;
+    }
+    s->believed = true;
+    s->next = now + config_.reprobe;
+    out.events.push_back({Event::Kind::believed, view_, nullptr, s->who, s->grade, now - s->since});
+    if (acting_root() == self_.id) {
+        maybe_start(now, out);
+        return;
+    }
+    // The parent reports at once; the others give it time, so that the root is told once.
+    const bool first = view_->parent(id) == self_.id;
+    s->report_at = first ? now : now + config_.report_stagger;
+    if (first) {
+        service_suspects(now, out);
+    }
+}
+
+void Stabilizer::on_sign_of_life(Time now, const Identity &who, Output &out)
+{
+    heartbeat_.on_life(now, {who.id, who.incarnation});
+    const Suspect *s = find_suspect(who.id);
+    if (s != nullptr && s->grade == Grade::suspected && !s->link && s->who == who) {
+        clear_suspect(now, who.id, out);
+    }
+}
+
+void Stabilizer::clear_suspect(Time now, NodeId id, Output &out)
+{
+    Suspect *s = find_suspect(id);
+    const Suspect was = *s;
+    suspects_.erase(suspects_.begin() + (s - suspects_.data()));
+    for (const NodeId reporter : was.reporters) {
+        Message m = make(Type::failure_det_ack, reporter);
+        m.status = Status::alive;
+        m.hint = id;
+        send(now, std::move(m), out);
+    }
+    if (was.believed || !was.reporters.empty()) {
+        out.events.push_back(
+            {Event::Kind::refuted, view_, nullptr, was.who, was.grade, now - was.since});
+    }
+    if (was.believed) {
+        // An attempt of ours that would evict it can still be taken back: only we can commit it.
+        if (attempt_ && attempt_->coordinator() == self_.id && !attempt_->target->contains(id)) {
+            abort_attempt();
+        }
+    }
+    for (const NodeId reporter : was.reporters) {
+        count_refutation(now, id, reporter, out);
+    }
+    if (suspects_.empty()) {
+        drop_pending([](const Pending &p) { return p.purpose == Purpose::report; });
+        changing_ = attempt_ != nullptr;
+        if (state_ == State::suspended) {
+            resume(now, out);
+        }
+    }
+    if (was.believed) {
+        maybe_start(now, out);
+    }
+}
+
+void Stabilizer::count_refutation(Time now, NodeId accused, NodeId accuser, Output &out)
+{
+    if (acting_root() != self_.id || !view_->contains(accuser)) {
+        return;
+    }
+    const NodeId b = std::max(accused, accuser);
+    const auto at =
+        std::find_if(refutations_.begin(), refutations_.end(), [&](const Refutation &r) {
+            return r.accused == accused && r.accuser == accuser;
+        });
+    if (at == refutations_.end()) {
+        refutations_.push_back({accused, accuser, 1});
+        return;
+    }
+    if (++at->count < 3) {
+        return;
+    }
+    // Both live, but not for each other, and the tree needs every link: as the paper, a link
+    // failure counts as a node failure, and the higher id goes.
+    refutations_.erase(at);
+    suspect(now, b, Grade::suspected, no_node, no_node, out);
+    if (Suspect *s = find_suspect(b)) {
+        s->link = true;
+        believe(now, b, out);
+    }
+}
+
+void Stabilizer::service_suspects(Time now, Output &out)
+{
+    bool report_now = false;
+    // Believing may start an attempt, which leaves the list alone, or alone in the view, which
+    // clears it.
+    for (std::size_t i = 0; i < suspects_.size(); ++i) {
+        Suspect &s = suspects_[i];
+        if (s.report_at <= now) {
+            s.report_at = Time::never();
+            report_now = true;
+        }
+        if (s.next > now) {
+            continue;
+        }
+        if (!s.believed && now >= s.believe_at) {
+            believe(now, s.who.id, out);
+            i = 0; // the list may have changed: look at all again; nothing is due twice
+            if (suspects_.empty()) {
+                break;
+            }
+            --i;
+            continue;
+        }
+        if (s.believed) {
+            // Still not gone: the root may have changed, or not know.
+            s.next = now + config_.reprobe;
+            report_now = true;
+        } else {
+            s.next = std::min(s.believe_at, now + config_.probe_timeout / 2);
+        }
+        if (s.grade == Grade::suspected) {
+            Message m = make(Type::how_are_you, s.who.id);
+            m.beat = ++questions_;
+            send(now, std::move(m), out);
+        }
+    }
+    if (report_now) {
+        report(now, out);
+    }
+}
+
+void Stabilizer::report(Time now, Output &out)
+{
+    const NodeId root = acting_root();
+    if (root == self_.id) {
+        maybe_start(now, out);
+        return;
+    }
+    std::vector<Removed> dead = believed_dead();
+    if (dead.empty()) {
+        return;
+    }
+    const bool asked = std::any_of(pending_.begin(), pending_.end(), [&](const Pending &p) {
+        return p.purpose == Purpose::report && p.message.to == root && p.message.accused == dead;
+    });
+    if (asked) {
+        return; // and not answered yet: it is being repeated
+    }
+    const bool root_too = std::any_of(dead.begin(), dead.end(),
+                                      [&](const Removed &r) { return r.id == view_->root(); });
+    Message m = make(root_too ? Type::root_failure : Type::node_failure, root);
+    m.accused = std::move(dead);
+    drop_pending([](const Pending &p) { return p.purpose == Purpose::report; });
+    ask(now, Purpose::report, std::move(m), out);
+}
+
+void Stabilizer::on_report(Time now, const Message &m, Output &out)
+{
+    Message ack = make(Type::failure_det_ack, m.from);
+    ack.status = state_ == State::suspended ? Status::no_quorum : Status::received;
+    // Who is accused here and fine, or newcomers that the reporter's attempt waits for in vain.
+    for (const Removed &a : m.accused) {
+        if (a.id == self_.id) {
+            ack.status = Status::alive;
+            ack.hint = self_.id;
+        }
+    }
+    const bool for_us =
+        std::none_of(view_->members().begin(), view_->members().end(), [&](NodeId id) {
+            return id < self_.id && !believed(id) &&
+                   std::none_of(m.accused.begin(), m.accused.end(),
+                                [&](const Removed &a) { return a.id == id; });
+        });
+    if (!for_us) {
+        ack.status = Status::not_root;
+        ack.hint = acting_root();
+    }
+    send(now, std::move(ack), out);
+    for (const Removed &a : m.accused) {
+        if (a.id == self_.id) {
+            continue;
+        }
+        if (!view_->contains(Identity{a.id, a.incarnation})) {
+            if (attempt_ && attempt_->coordinator() == self_.id && m.number == attempt_->number() &&
+                attempt_->target->contains(Identity{a.id, a.incarnation})) {
+                shunned_.push_back({a.id, a.incarnation});
+                abort_attempt();
+                maybe_start(now, out);
+            }
+            continue; // gone already: acknowledged and otherwise disregarded
+        }
+        suspect(now, a.id, a.grade, a.witness, m.from, out);
+    }
+}
+
+void Stabilizer::on_det_ack(Time now, const Message &m, Output &out)
+{
+    if (state_ == State::leaving) {
+        drop_pending(Purpose::goodbye, m.from);
+        if (pending_.empty()) {
+            become(State::left, Event::Kind::left, out);
+        }
+        return;
+    }
+    switch (m.status) {
+    case Status::alive: {
+        // The root hears whom we accused. We begin anew: if we go on not hearing it, the root will
+        // see a pattern.
+        const Suspect *s = find_suspect(m.hint);
+        if (s != nullptr && s->grade == Grade::suspected) {
+            heartbeat_.on_life(now, {s->who.id, s->who.incarnation});
+            clear_suspect(now, m.hint, out);
+        }
+        drop_pending(Purpose::report, m.from);
+        break;
+    }
+    case Status::no_quorum:
+        drop_pending(Purpose::report, m.from);
+        suspend(now, out);
+        break;
+    case Status::not_root:
+        // It knows of a lower member that lives, or we know of deaths that it does not. Keep
+        // asking.
+        break;
+    default:
+        drop_pending(Purpose::report, m.from);
+        if (state_ == State::suspended) {
+            resume(now, out);
+        }
+        break;
+    }
+}
+
+void Stabilizer::on_goodbye(Time now, const Message &m, Output &out)
+{
+    reply(now, m, Type::failure_det_ack, Status::received, out);
+    suspect(now, m.from, m.status == Status::none ? Grade::farewell : Grade::proven, no_node,
+            no_node, out);
+}
+
+void Stabilizer::suspend(Time now, Output &out)
+{
+    if (state_ == State::member) {
+        minority_deadline_ = now + config_.minority_wait;
+        become(State::suspended, Event::Kind::suspended, out);
+    }
+}
+
+void Stabilizer::resume(Time now, Output &out)
+{
+    static_cast<void>(now);
+    if (state_ == State::suspended) {
+        minority_deadline_ = Time::never();
+        become(State::member, Event::Kind::resumed, out);
+    }
+}
+
+void Stabilizer::announce_minority(Time now, const View &target, const std::vector<Removed> &dead,
+                                   Output &out)
+{
+    std::vector<NodeId> children;
+    Sweep(target, self_.id).children(self_.id, children);
+    for (const NodeId id : children) {
+        Message m = make(Type::minority, id);
+        m.coordinator = self_.id;
+        m.number = sequence_ + 1;
+        m.accused = dead;
+        send(now, std::move(m), out);
+    }
+}
+
+void Stabilizer::on_minority(Time now, const Message &m, Output &out)
+{
+    // Not believed as such: whoever is said to be out of reach is probed here too, and reported to
+    // the coordinator in turn, which answers that there is no quorum.
+    bool news = false;
+    Change change;
+    for (const Removed &a : m.accused) {
+        if (view_->contains(Identity{a.id, a.incarnation}) && a.id != self_.id) {
+            news |= find_suspect(a.id) == nullptr;
+            change.removed.push_back(a);
+        }
+    }
+    if (!news || m.epoch != epoch()) {
+        return;
+    }
+    const ViewPtr target = pool_->apply(view_, epoch() + 1, change);
+    if (target && target->contains(self_.id) && target->contains(m.coordinator)) {
+        std::vector<NodeId> children;
+        Sweep(*target, m.coordinator).children(self_.id, children);
+        for (const NodeId id : children) {
+            Message pass = m;
+            pass.from = self_.id;
+            pass.from_incarnation = self_.incarnation;
+            pass.to = id;
+            pass.to_incarnation = incarnation_of(id);
+            send(now, std::move(pass), out);
+        }
+    }
+    for (const Removed &a : change.removed) {
+        suspect(now, a.id, a.grade, a.witness, no_node, out);
+    }
+}
+
+} // namespace ft::membership

@@ -1,0 +1,146 @@
+// Newcomers and those who come back: the joiner's search, and the root's answers.
+
+#include "opal/ft/base/assert.hpp"
+#include "opal/ft/membership/stabilizer.hpp"
+
+#include <algorithm>
+
+namespace ft::membership {
+
+using base::Time;
+
+void Stabilizer::search(Time now, Output &out)
+{
+    if (state_ != State::joining) {
+        return;
+    }
+    drop_pending([](const Pending &p) { return p.purpose == Purpose::join; });
+    if (candidates_.empty()) {
+        become(State::ended, Event::Kind::ended, out);
+        return;
+    }
+    const NodeId whom = candidates_[candidate_ % candidates_.size()];
+    ++candidate_;
+    search_at_ = now + config_.give_up;
+    Message m = make(self_.incarnation == 0 ? Type::new_node : Type::node_alive, whom);
+    // Whoever it is, in whatever life: a joiner cannot know.
+    m.to_incarnation = seed_ ? seed_->incarnation_of(whom) : 0;
+    ask(now, Purpose::join, std::move(m), out);
+}
+
+bool Stabilizer::joins_allowed(Time now) const
+{
+    return settled_exiles(now).size() == view_->exiles().size();
+}
+
+std::vector<NodeId> Stabilizer::settled_exiles(Time now) const
+{
+    if (now >= view_since_ + config_.exile_hold) {
+        return view_->exiles();
+    }
+    std::vector<NodeId> settled;
+    for (const NodeId id : view_->exiles()) {
+        if (std::find(accounted_.begin(), accounted_.end(), id) != accounted_.end()) {
+            settled.push_back(id);
+        }
+    }
+    return settled;
+}
+
+void Stabilizer::on_join(Time now, const Message &m, Output &out)
+{
+    const Identity who{m.from, m.from_incarnation};
+    const NodeId root = acting_root();
+    Message answer = make(Type::join_det_ack, who.id);
+    answer.to_incarnation = who.incarnation;
+    if (view_->contains(who)) {
+        answer.status = Status::welcome;
+        answer.number = epoch();
+        answer.view = view_;
+        send(now, std::move(answer), out);
+        return;
+    }
+    if (root != self_.id) {
+        answer.status = Status::not_root;
+        answer.hint = root;
+        answer.beat = view_->incarnation_of(root);
+        send(now, std::move(answer), out);
+        return;
+    }
+    if (view_->contains(who.id)) {
+        if (who.incarnation < view_->incarnation_of(who.id)) {
+            answer.status = Status::denied;
+            send(now, std::move(answer), out);
+            return;
+        }
+        // It lives again, so its earlier life is over.
+        on_proof(now, who.id, ProofKind::refused, out);
+    }
+    // Whoever asks to come back under an exile's id knows that it was evicted, or has forgotten
+    // everything.
+    if (std::binary_search(view_->exiles().begin(), view_->exiles().end(), who.id) &&
+        std::find(accounted_.begin(), accounted_.end(), who.id) == accounted_.end()) {
+        accounted_.push_back(who.id);
+        drop_pending(Purpose::eviction, who.id);
+    }
+    std::erase_if(joins_, [&](const Newcomer &n) { return n.who.id == who.id; });
+    joins_.push_back({who, now + config_.commit_wait * 4});
+    std::erase(shunned_, who); // it speaks again
+    if (!changing_) {
+        changing_ = true;
+        changing_since_ = now;
+    }
+    answer.status = Status::pending;
+    answer.view = view_;
+    send(now, std::move(answer), out);
+    maybe_start(now, out);
+}
+
+void Stabilizer::on_join_ack(Time now, const Message &m, Output &out)
+{
+    if (state_ != State::joining) {
+        return;
+    }
+    switch (m.status) {
+    case Status::not_root: {
+        drop_pending([](const Pending &p) { return p.purpose == Purpose::join; });
+        Message ask_root = make(self_.incarnation == 0 ? Type::new_node : Type::node_alive, m.hint);
+        ask_root.to_incarnation = static_cast<std::uint32_t>(m.beat);
+        search_at_ = now + config_.give_up * 2;
+        if (m.hint < max_nodes && m.hint != self_.id) {
+            ask(now, Purpose::join, std::move(ask_root), out);
+        }
+        break;
+    }
+    case Status::pending:
+        // The root knows us. If nothing comes of it we ask again, in case the root changes.
+        drop_pending([](const Pending &p) { return p.purpose == Purpose::join; });
+        search_at_ = now + config_.commit_wait * 2;
+        candidate_ = 0;
+        if (m.view) {
+            adopt(now, m.view, out);
+            if (state_ == State::joining && seed_) {
+                // Members first, then everybody else: the root may change while we wait.
+                std::stable_partition(candidates_.begin(), candidates_.end(),
+                                      [&](NodeId id) { return seed_->contains(id); });
+            }
+        }
+        break;
+    case Status::welcome:
+        if (m.view) {
+            adopt(now, m.view, out);
+        } else if (!install_voted(now, m.number, out)) {
+            fetch_from(now, m.from, out);
+        }
+        break;
+    case Status::denied:
+        candidates_.clear();
+        become(State::ended, Event::Kind::ended, out);
+        break;
+    default:
+        ++counters_.unexpected;
+        break;
+    }
+}
+
+} // namespace ft::membership

@@ -1,0 +1,134 @@
+/// \file
+/// The fixed header of every fragment and the body of an acknowledgement: see PROTOCOL.md, "A
+/// fragment on the wire". Little-endian, bounds-checked. Nothing here keeps state; all functions
+/// may be called from any thread.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace ft::reliability {
+
+enum class Kind : std::uint8_t { ordered = 1, data = 2, ack = 3, probe = 4, probe_reply = 5 };
+
+inline constexpr std::uint8_t flag_payload_checksummed = 1;
+inline constexpr std::uint8_t flag_retransmission = 2;
+inline constexpr std::uint8_t flag_ack = 4;
+inline constexpr std::uint8_t flag_echo = 8;
+inline constexpr std::uint8_t flag_header_checksummed = 16;
+
+inline constexpr std::size_t header_bytes = 52;    ///< fixed part
+inline constexpr std::size_t max_upper_bytes = 64; ///< upper header that may follow it
+inline constexpr std::uint32_t tx_mask = 0xffffff; ///< tx numbers are 24 bits
+inline constexpr std::uint16_t no_delay = 0xffff;  ///< echo delay: too long ago to be a sample
+inline constexpr unsigned stamp_shift = 6;         ///< timestamps count 2^6 ns
+
+/// The name of a process: what the runtime calls job and rank.
+struct Name {
+    std::uint32_t job = 0;
+    std::uint32_t rank = 0;
+    friend bool operator==(const Name &, const Name &) = default;
+};
+
+/// One parsed (or to be written) fixed header. Field meanings: PROTOCOL.md.
+struct FragHeader {
+    Kind kind = Kind::ordered;
+    std::uint8_t flags = 0;
+    std::uint8_t index = 0;
+    std::uint8_t count = 1; ///< 1 to 64 (the wire has count - 1)
+    Name source;
+    std::uint32_t sequence = 0;
+    std::uint8_t path = 0;
+    std::uint32_t tx = 0;
+    std::uint32_t timestamp = 0;
+    std::uint32_t order = 0;
+    std::uint32_t cumulative = 0;
+    std::uint32_t echo_timestamp = 0;
+    std::uint8_t echo_path = 0;
+    std::uint8_t upper_bytes = 0;
+    std::uint16_t echo_delay_us = no_delay;
+    std::uint32_t payload_bytes = 0;
+    std::uint32_t payload_crc = 0;
+
+    [[nodiscard]] bool has(std::uint8_t flag) const noexcept { return (flags & flag) != 0; }
+};
+
+enum class ParseStatus : std::uint8_t {
+    ok,
+    truncated,   ///< fewer bytes than the header says
+    malformed,   ///< a field is impossible
+    bad_checksum ///< the header's CRC32C is wrong: nothing in it can be believed
+};
+
+/// Writes the fixed header into `out` (at least `header_bytes`), with a zero header checksum. Call
+/// `seal` once the upper header stands behind it.
+void write_header(const FragHeader &header, std::span<std::byte> out) noexcept;
+
+/// Computes the header checksum over the fixed part and the `upper_bytes` behind it, and stores it.
+/// `fragment` starts at the fixed header.
+void seal(std::span<std::byte> fragment) noexcept;
+
+/// Reads and checks a header at the start of `fragment`, which may be longer than what the header
+/// describes (transports pad), never shorter. \param require_checksum when true a header that does
+/// not claim to be checksummed is malformed (a flipped flag bit must not switch the check off)
+[[nodiscard]] ParseStatus parse_header(std::span<const std::byte> fragment, bool require_checksum,
+                                       FragHeader &header) noexcept;
+
+/// The upper header and the payload of a fragment that `parse_header` found ok.
+[[nodiscard]] inline std::span<const std::byte>
+upper_of(const FragHeader &header, std::span<const std::byte> fragment) noexcept
+{
+    return fragment.subspan(header_bytes, header.upper_bytes);
+}
+[[nodiscard]] inline std::span<const std::byte>
+payload_of(const FragHeader &header, std::span<const std::byte> fragment) noexcept
+{
+    return fragment.subspan(header_bytes + header.upper_bytes, header.payload_bytes);
+}
+
+/// True when the payload is not checksummed or its CRC32C is right.
+[[nodiscard]] bool payload_is_whole(const FragHeader &header,
+                                    std::span<const std::byte> payload) noexcept;
+
+/// What an ack says beyond the fixed header.
+struct AckBody {
+    static constexpr unsigned max_words = 16;    ///< 16 x 64 VFRAGs = max_window
+    static constexpr unsigned max_partials = 16; ///< incomplete VFRAGs described in one ack
+    struct Partial {
+        std::uint16_t offset = 0;   ///< VFRAG number - cumulative
+        std::uint64_t received = 0; ///< bit per fragment that arrived whole
+        std::uint64_t broken = 0;   ///< bit per fragment whose payload arrived broken (NACK)
+    };
+    std::uint32_t spurious = 0; ///< duplicates of retransmissions seen so far, wraps
+    std::uint8_t words = 0;
+    std::uint8_t partials = 0;
+    std::array<std::uint64_t, max_words>
+        whole{}; ///< bit i of word w: VFRAG cumulative + 64 w + i is whole
+    std::array<Partial, max_partials> partial{};
+};
+
+/// Most bytes an ack's payload takes.
+inline constexpr std::size_t max_ack_bytes =
+    4 + 2 + AckBody::max_words * 8 + AckBody::max_partials * 18;
+/// Bytes that hold any control fragment (ack, probe, probe reply) whole.
+inline constexpr std::size_t max_control_bytes = header_bytes + max_ack_bytes;
+
+/// \return bytes written; `out` must hold max_ack_bytes.
+std::size_t write_ack(const AckBody &body, std::span<std::byte> out) noexcept;
+/// \return false when truncated or impossible; never reads outside `in`.
+[[nodiscard]] bool parse_ack(std::span<const std::byte> in, AckBody &body) noexcept;
+
+/// Serial number arithmetic (RFC 1982): a - b for numbers that are less than 2^31 apart.
+[[nodiscard]] constexpr std::int32_t serial_diff(std::uint32_t a, std::uint32_t b) noexcept
+{
+    return static_cast<std::int32_t>(a - b);
+}
+/// The same for 24-bit tx numbers.
+[[nodiscard]] constexpr std::int32_t tx_diff(std::uint32_t a, std::uint32_t b) noexcept
+{
+    const std::uint32_t d = (a - b) & tx_mask;
+    return d < 0x800000 ? static_cast<std::int32_t>(d) : static_cast<std::int32_t>(d) - 0x1000000;
+}
+
+} // namespace ft::reliability

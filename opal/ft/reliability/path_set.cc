@@ -1,0 +1,427 @@
+#include "opal/ft/reliability/path_set.hpp"
+
+#include <algorithm>
+
+#include "opal/ft/base/assert.hpp"
+
+namespace ft::reliability {
+
+namespace {
+
+/// Which paths go first: up, then suspect, then any that is not gone.
+int preference(PathState state)
+{
+    switch (state) {
+    case PathState::up:
+        return 0;
+    case PathState::suspect:
+        return 1;
+    case PathState::down:
+    case PathState::probing:
+        return 2;
+    case PathState::gone:
+        break;
+    }
+    return 3;
+}
+
+void saturating_increment(std::uint8_t &value)
+{
+    value = static_cast<std::uint8_t>(value + (value != 0xff ? 1 : 0));
+}
+
+/// A bandwidth sample counts only while at least this much is in flight: below, the application is
+/// the limit.
+constexpr std::uint64_t loaded_bytes = 64 * 1024;
+/// A path's bandwidth is believed for so long without a new measurement, so that load follows a
+/// change within a second.
+constexpr base::Duration explore_interval = base::Duration::from_ms(500);
+
+} // namespace
+
+const char *to_string(PathState state) noexcept
+{
+    switch (state) {
+    case PathState::up:
+        return "up";
+    case PathState::suspect:
+        return "suspect";
+    case PathState::down:
+        return "down";
+    case PathState::probing:
+        return "probing";
+    case PathState::gone:
+        return "gone";
+    }
+    return "?";
+}
+
+PathId PathSet::add(const PathInfo &info)
+{
+    FT_ASSERT(info.bandwidth > 0);
+    if (paths_.size() == max_paths) {
+        return no_path;
+    }
+    Path &path = paths_.emplace_back();
+    path.info = info;
+    path.bandwidth = info.bandwidth;
+    path.reorder_threshold = config_.reorder_threshold;
+    path.rate_start = base::Time::never();
+    path.next_probe = base::Time::never();
+    return static_cast<PathId>(paths_.size() - 1);
+}
+
+PathId PathSet::pick(std::uint64_t bytes, PathId avoid) const noexcept
+{
+    if (paths_.size() == 1) {
+        // The common case needs no comparison.
+        const Path &only = paths_.front();
+        return only.state == PathState::gone || only.blocked || only.held >= config_.path_depth
+                   ? no_path
+                   : PathId{0};
+    }
+    int best_class = 3;
+    for (const Path &path : paths_) {
+        best_class = std::min(best_class, preference(path.state));
+    }
+    if (best_class == 3) {
+        return no_path;
+    }
+    PathId best = no_path;
+    double best_eta = 0;
+    bool best_avoided = false;
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        const Path &path = paths_[id];
+        if (preference(path.state) != best_class || path.blocked ||
+            path.held >= config_.path_depth) {
+            continue;
+        }
+        const double latency = static_cast<double>(
+            path.rtt.has_sample() ? path.rtt.minimum().ns() / 2 : path.info.latency.ns());
+        const double eta = latency + static_cast<double>(path.in_flight + bytes) / path.bandwidth;
+        const bool avoided = id == avoid;
+        if (best == no_path || (best_avoided && !avoided) ||
+            (best_avoided == avoided && eta < best_eta)) {
+            best = id;
+            best_eta = eta;
+            best_avoided = avoided;
+        }
+    }
+    return best;
+}
+
+PathId PathSet::pick_control(PathId wanted, std::uint64_t turn) const noexcept
+{
+    const auto usable = [](const Path &path) {
+        return path.state != PathState::gone && !path.blocked;
+    };
+    if (wanted < paths_.size() && usable(paths_[wanted])) {
+        return wanted;
+    }
+    int best_class = 3;
+    unsigned count = 0;
+    for (const Path &path : paths_) {
+        const int its_class = usable(path) ? preference(path.state) : 3;
+        if (its_class < best_class) {
+            best_class = its_class;
+            count = 0;
+        }
+        count += its_class == best_class ? 1 : 0;
+    }
+    if (best_class == 3) {
+        return no_path;
+    }
+    turn %= count;
+    PathId id = 0;
+    while (!usable(paths_[id]) || preference(paths_[id].state) != best_class || turn-- != 0) {
+        ++id;
+    }
+    return id;
+}
+
+bool PathSet::other_up(PathId except) const noexcept
+{
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        if (id != except && paths_[id].state == PathState::up) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool PathSet::all_gone() const noexcept
+{
+    return std::all_of(paths_.begin(), paths_.end(),
+                       [](const Path &path) { return path.state == PathState::gone; });
+}
+
+std::uint32_t PathSet::fragment_limit(std::uint32_t wanted) const noexcept
+{
+    // A path that is gone may come back while a VFRAG that was cut without it is still on its way.
+    for (const Path &path : paths_) {
+        wanted = std::min(wanted, path.info.max_fragment_bytes);
+    }
+    return all_gone() ? 0 : wanted;
+}
+
+base::Duration PathSet::rto(PathId id) const noexcept
+{
+    return paths_[id].rtt.timeout(config_.rto_initial, config_.rto_min, config_.rto_max);
+}
+
+base::Duration PathSet::watchdog(PathId id) const noexcept
+{
+    // A descriptor may sit behind everything that is queued on the path, so never less than a round
+    // trip's timeout.
+    return std::max(rto(id), paths_[id].completion.timeout(config_.rto_initial, config_.rto_min,
+                                                           config_.rto_max));
+}
+
+base::Duration PathSet::hold_down(const Path &path) const noexcept
+{
+    const int doublings = std::clamp(path.flaps - 1, 0, 6);
+    return config_.hold_down * (std::int64_t{1} << doublings);
+}
+
+void PathSet::change(PathId id, PathState to, base::Time now)
+{
+    Path &path = paths_[id];
+    const PathState from = path.state;
+    if (from == to) {
+        return;
+    }
+    path.state = to;
+    events.push_back({id, from, to});
+    const bool was_usable = from == PathState::up || from == PathState::suspect;
+    switch (to) {
+    case PathState::suspect:
+        ++counters->path_suspect;
+        path.probe_due = true;
+        path.probe_in_flight = false;
+        path.next_probe = now + rto(id);
+        break;
+    case PathState::down:
+        path.probe_due = false;
+        path.probe_in_flight = false;
+        path.confirms = 0;
+        path.next_probe = now + config_.probe_interval;
+        if (was_usable) {
+            path.down_since = now;
+            saturating_increment(path.flaps);
+        }
+        break;
+    case PathState::probing:
+        break;
+    case PathState::up:
+        path.timeouts = 0;
+        path.confirms = 0;
+        path.probe_due = false;
+        path.probe_in_flight = false;
+        path.next_probe = base::Time::never();
+        if (from != PathState::suspect) {
+            ++counters->path_up;
+            ++path.returns;
+        }
+        break;
+    case PathState::gone:
+        path.probe_due = false;
+        path.probe_in_flight = false;
+        path.next_probe = base::Time::never();
+        break;
+    }
+    if ((to == PathState::down || to == PathState::gone) && was_usable) {
+        ++counters->path_down;
+        ++path.failovers;
+        path.rate_start = base::Time::never();
+    }
+}
+
+void PathSet::on_timeout(PathId id, base::Time now)
+{
+    Path &path = paths_[id];
+    saturating_increment(path.timeouts);
+    if (config_.disable_failover) {
+        return;
+    }
+    if (path.state == PathState::up) {
+        change(id, PathState::suspect, now);
+    }
+    // Only another path's answer tells a dead path from a peer that is busy.
+    if (path.state == PathState::suspect && path.timeouts >= config_.path_retries && other_up(id) &&
+        last_alive_ > path.last_ack) {
+        change(id, PathState::down, now);
+    }
+}
+
+void PathSet::on_alive(PathId id, base::Time now)
+{
+    Path &path = paths_[id];
+    path.timeouts = 0;
+    path.last_ack = now;
+    last_alive_ = now;
+    if (path.state == PathState::suspect) {
+        change(id, PathState::up, now);
+    } else if ((path.state == PathState::down || path.state == PathState::probing) &&
+               !other_up(id)) {
+        // Tried as a last resort, and it carried something: nothing better is known.
+        change(id, PathState::up, now);
+    }
+}
+
+void PathSet::on_error(PathId id, base::Time now)
+{
+    change(id, PathState::gone, now);
+}
+
+void PathSet::on_acked_bytes(PathId id, std::uint64_t bytes, base::Time now)
+{
+    Path &path = paths_[id];
+    const bool loaded = path.in_flight >= loaded_bytes;
+    if (!path.rate_start.is_never()) {
+        path.rate_bytes += bytes;
+        const base::Duration elapsed = now - path.rate_start;
+        if (elapsed >= std::max(path.rtt.smoothed(), base::Duration::from_ms(1))) {
+            const double rate =
+                static_cast<double>(path.rate_bytes) / static_cast<double>(elapsed.ns());
+            path.bandwidth += (rate - path.bandwidth) / 4;
+            path.rate_start = base::Time::never();
+            path.rate_at = now;
+            explore(id, now);
+        }
+    }
+    if (!loaded) {
+        path.rate_start = base::Time::never();
+    } else if (path.rate_start.is_never()) {
+        path.rate_start = now;
+        path.rate_bytes = 0;
+    }
+}
+
+void PathSet::explore(PathId measured, base::Time now) noexcept
+{
+    // Whoever is believed slow gets nothing, and who gets nothing is not measured: the first path
+    // to be measured would keep all the load. An eighth of the best is enough to be loaded, and
+    // costs little where the path is slow indeed.
+    const double share = paths_[measured].bandwidth / 8;
+    for (Path &path : paths_) {
+        if (path.state == PathState::up && now - path.rate_at >= explore_interval) {
+            path.rate_at = now;
+            path.bandwidth = std::max(path.bandwidth, share);
+        }
+    }
+}
+
+void PathSet::revive(PathId id, base::Time now)
+{
+    Path &path = paths_[id];
+    if (path.state != PathState::gone) {
+        return;
+    }
+    path.blocked = false;
+    path.held = 0;
+    path.confirms = 0;
+    path.timeouts = 0;
+    path.down_since = now;
+    path.rtt = RttEstimator{};
+    path.completion = RttEstimator{};
+    path.bandwidth = path.info.bandwidth;
+    change(id, PathState::probing, now);
+    path.probe_due = true;
+    path.next_probe = now + rto(id);
+}
+
+PathId PathSet::probe_wanted() const noexcept
+{
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        if (paths_[id].probe_due && !paths_[id].blocked) {
+            return id;
+        }
+    }
+    return no_path;
+}
+
+std::uint32_t PathSet::on_probe_sent(PathId id, base::Time now)
+{
+    Path &path = paths_[id];
+    path.probe_due = false;
+    path.probe_in_flight = true;
+    // The answer is awaited for one (backed-off) timeout; a path that is down is tried at its own
+    // pace.
+    const int doublings = std::min<int>(path.timeouts, 6);
+    const base::Duration wait = std::min(rto(id) * (std::int64_t{1} << doublings), config_.rto_max);
+    path.next_probe =
+        now + (path.state == PathState::down ? std::max(wait, config_.probe_interval) : wait);
+    ++counters->probes_sent;
+    return ++path.probe_nonce;
+}
+
+void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
+{
+    Path &path = paths_[id];
+    if (!path.probe_in_flight || nonce != path.probe_nonce) {
+        return; // late: the next one will tell
+    }
+    path.probe_in_flight = false;
+    path.last_ack = now;
+    last_alive_ = now;
+    path.timeouts = 0;
+    switch (path.state) {
+    case PathState::suspect:
+        change(id, PathState::up, now);
+        break;
+    case PathState::down:
+        change(id, PathState::probing, now);
+        [[fallthrough]];
+    case PathState::probing:
+        saturating_increment(path.confirms);
+        if (path.confirms >= config_.probe_confirm &&
+            (now >= path.down_since + hold_down(path) || !other_up(id))) {
+            change(id, PathState::up, now);
+        } else {
+            const base::Duration pace = config_.probe_interval / 4;
+            path.next_probe = now + std::max(pace, base::Duration::from_us(1));
+        }
+        break;
+    case PathState::up:
+    case PathState::gone:
+        break;
+    }
+}
+
+void PathSet::on_time(base::Time now)
+{
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        Path &path = paths_[id];
+        if (now < path.next_probe) {
+            continue;
+        }
+        // Not answered, or not even taken by the BTL within its time: either way nothing came back
+        // over this path.
+        if (path.probe_in_flight || path.probe_due) {
+            if (path.state == PathState::probing) {
+                change(id, PathState::down, now);
+            } else {
+                on_timeout(id, now);
+            }
+        }
+        if (path.state == PathState::up || path.state == PathState::gone) {
+            continue;
+        }
+        path.probe_in_flight = false;
+        if (path.next_probe <= now) {
+            path.probe_due = true;
+            path.next_probe = now + std::max(rto(id), config_.probe_interval);
+        }
+    }
+}
+
+base::Time PathSet::next_deadline() const noexcept
+{
+    base::Time earliest = base::Time::never();
+    for (const Path &path : paths_) {
+        earliest = std::min(earliest, path.next_probe);
+    }
+    return earliest;
+}
+
+} // namespace ft::reliability

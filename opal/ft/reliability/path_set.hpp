@@ -1,0 +1,134 @@
+/// \file
+/// The paths to one peer: their states, measurements and counters, and the choice of one for the
+/// next fragment. PROTOCOL.md, "Paths".
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "opal/ft/base/time.hpp"
+#include "opal/ft/reliability/config.hpp"
+#include "opal/ft/reliability/rtt.hpp"
+
+namespace ft::reliability {
+
+using PathId = std::uint8_t;
+inline constexpr PathId no_path = 0xff;
+
+enum class PathState : std::uint8_t { up, suspect, down, probing, gone };
+[[nodiscard]] const char *to_string(PathState state) noexcept;
+
+/// What the layer above knows of a path when it adds it.
+struct PathInfo {
+    double bandwidth = 0.1;   ///< bytes per ns, first guess, > 0
+    base::Duration latency{}; ///< one way, first guess
+    std::uint32_t max_fragment_bytes =
+        0;                        ///< payload limit of the transport with all headers taken off
+    bool checksum_payload = true; ///< CRC32C over payloads on this path
+};
+
+/// One way to a peer. Fields are written by PathSet and Sender; the layer above reads them for
+/// statistics.
+struct Path {
+    PathInfo info;
+    PathState state = PathState::up;
+    bool blocked = false; ///< its BTL had no room; until unblocked
+    bool probe_due = false;
+    std::uint8_t timeouts = 0; ///< consecutive, without an acknowledgement over this path
+    std::uint8_t confirms = 0; ///< probe replies in a row while probing
+    std::uint8_t flaps = 0;    ///< times it went down, saturating; sets the hold-down
+    std::uint32_t next_tx = 0;
+    std::uint32_t probe_nonce = 0; ///< of the probe in flight
+    bool probe_in_flight = false;
+    bool any_acked = false; ///< largest_acked_tx means something
+    bool any_echo = false;  ///< largest_acked_stamp means something
+    std::uint32_t largest_acked_tx = 0;
+    std::uint32_t largest_acked_stamp = 0;
+    std::uint32_t reorder_threshold = 3;
+    std::uint32_t held = 0;       ///< fragments with the BTL, not locally complete
+    std::uint64_t in_flight = 0;  ///< payload bytes in flight
+    RttEstimator rtt;             ///< round trips
+    RttEstimator completion;      ///< local completions
+    double bandwidth = 0.1;       ///< measured, bytes per ns
+    base::Time rate_start{};      ///< start of the loaded window that is being measured
+    std::uint64_t rate_bytes = 0; ///< acknowledged in it
+    base::Time rate_at{};         ///< newest measurement, or look at another's
+    base::Time next_probe{};
+    base::Time down_since{};
+    base::Time last_ack{}; ///< last sign of life over this path
+    std::uint64_t fragments_sent = 0;
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t fragments_acked = 0;
+    std::uint64_t failovers = 0;
+    std::uint64_t returns = 0;
+};
+
+/// A state change, told to the layer above once each.
+struct PathEvent {
+    PathId path = no_path;
+    PathState from = PathState::up;
+    PathState to = PathState::up;
+};
+
+/// Not synchronised; deterministic.
+class PathSet {
+  public:
+    explicit PathSet(const Config &config) noexcept : config_(config) {}
+
+    /// \return the new path's number, or no_path when there are max_paths already.
+    PathId add(const PathInfo &info);
+    [[nodiscard]] std::size_t size() const noexcept { return paths_.size(); }
+    [[nodiscard]] Path &operator[](PathId id) noexcept { return paths_[id]; }
+    [[nodiscard]] const Path &operator[](PathId id) const noexcept { return paths_[id]; }
+
+    /// The path that would deliver `bytes` earliest: up ones first, else suspect ones, else (last
+    /// resort) any that is not gone; never a blocked or full one. \param avoid a path to take only
+    /// if there is no other in the best class; no_path for none
+    [[nodiscard]] PathId pick(std::uint64_t bytes, PathId avoid) const noexcept;
+    /// For an acknowledgement or a probe reply: `wanted` if it is usable, else one of the best
+    /// class. \param turn another number picks another of them: nothing tells whether a control
+    /// fragment arrived, so none of them may be relied on forever
+    [[nodiscard]] PathId pick_control(PathId wanted, std::uint64_t turn) const noexcept;
+    /// True if a path other than `except` is up.
+    [[nodiscard]] bool other_up(PathId except) const noexcept;
+    /// True when no path is left but gone ones.
+    [[nodiscard]] bool all_gone() const noexcept;
+    /// Payload bytes that fit every path, the gone ones too as they may come back, with `wanted` as
+    /// the upper bound; 0 when all are gone.
+    [[nodiscard]] std::uint32_t fragment_limit(std::uint32_t wanted) const noexcept;
+
+    /// The RTO of a path, before back-off.
+    [[nodiscard]] base::Duration rto(PathId id) const noexcept;
+    /// How long a local completion may take on a path.
+    [[nodiscard]] base::Duration watchdog(PathId id) const noexcept;
+
+    void on_timeout(PathId id, base::Time now); ///< ACK timer or watchdog blamed this path
+    void on_alive(PathId id,
+                  base::Time now); ///< an acknowledgement of something sent over this path
+    void on_error(PathId id, base::Time now); ///< its BTL gave up: gone
+    void on_acked_bytes(PathId id, std::uint64_t bytes,
+                        base::Time now);    ///< for the bandwidth estimate
+    void revive(PathId id, base::Time now); ///< a gone path has a fresh transport: probing
+
+    /// Probes: which path wants one now, and what came of it.
+    [[nodiscard]] PathId probe_wanted() const noexcept;
+    std::uint32_t on_probe_sent(PathId id, base::Time now); ///< \return the nonce to put into it
+    void on_probe_reply(PathId id, std::uint32_t nonce, base::Time now);
+    void on_time(base::Time now);
+    [[nodiscard]] base::Time next_deadline() const noexcept;
+
+    /// State changes not yet told; the caller empties it.
+    std::vector<PathEvent> events;
+    Counters *counters = nullptr; ///< where transitions are counted; set by Peer
+
+  private:
+    void change(PathId id, PathState to, base::Time now);
+    /// Gives paths that have not been measured for a while a share that gets them measured.
+    void explore(PathId measured, base::Time now) noexcept;
+    [[nodiscard]] base::Duration hold_down(const Path &path) const noexcept;
+
+    const Config &config_;
+    std::vector<Path> paths_;
+    base::Time last_alive_{}; ///< newest sign of life over any path
+};
+
+} // namespace ft::reliability

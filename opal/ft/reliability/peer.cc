@@ -1,0 +1,328 @@
+#include "opal/ft/reliability/peer.hpp"
+
+#include <algorithm>
+
+#include "opal/ft/base/assert.hpp"
+#include "opal/ft/base/crc32c.hpp"
+
+namespace ft::reliability {
+
+namespace {
+
+std::uint32_t stamp_of(base::Time now)
+{
+    return static_cast<std::uint32_t>(now.ns() >> stamp_shift);
+}
+
+} // namespace
+
+Peer::Peer(const Config &config, Name self) noexcept
+    : config_(config),
+      self_(self),
+      paths_(config),
+      sender_(config, paths_, counters_),
+      receiver_(config, counters_)
+{
+    paths_.counters = &counters_;
+}
+
+PathId Peer::add_path(const PathInfo &info, base::Time /*now*/)
+{
+    return paths_.add(info);
+}
+
+void Peer::start_at(std::uint32_t sequence, std::uint32_t order, std::uint32_t tx) noexcept
+{
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        paths_[id].next_tx = tx & tx_mask;
+    }
+    sender_.start_at(sequence, order);
+    receiver_.start_at(sequence, order);
+}
+
+void Peer::path_error(PathId path, base::Time now)
+{
+    paths_.on_error(path, now);
+    follow_transitions(now);
+    if (paths_.all_gone()) {
+        become_unreachable();
+    }
+}
+
+void Peer::path_revived(PathId path, base::Time now)
+{
+    paths_.revive(path, now);
+}
+
+void Peer::become_unreachable()
+{
+    if (!unreachable_) {
+        unreachable_ = true;
+        replies_.clear();
+        sender_.fail_all();
+    }
+}
+
+bool Peer::has_room(std::uint64_t bytes, bool ordered) const noexcept
+{
+    return !unreachable_ && sender_.has_room(bytes, ordered);
+}
+
+void Peer::submit(Vfrag &vfrag, base::Time now)
+{
+    FT_ASSERT(!unreachable_);
+    if (sender_.idle()) {
+        silent_since_ = std::max(silent_since_, now);
+    }
+    sender_.submit(vfrag, now);
+}
+
+void Peer::fill_common(FragHeader &h, PathId path, base::Time now) const noexcept
+{
+    h.source = self_;
+    h.path = path;
+    h.timestamp = stamp_of(now);
+    receiver_.fill(h, now);
+}
+
+bool Peer::next_transmit(Transmit &t, base::Time now)
+{
+    if (unreachable_) {
+        return false;
+    }
+    t.header = FragHeader{};
+    if (!replies_.empty()) {
+        const Reply &reply = replies_.front();
+        t.what = Transmit::What::probe_reply;
+        t.nonce = reply.nonce;
+        t.path = paths_.pick_control(reply.path, reply.nonce);
+        if (t.path != no_path) {
+            t.header.kind = Kind::probe_reply;
+            t.header.sequence = reply.nonce;
+            fill_common(t.header, reply.their_path, now);
+            return true;
+        }
+    }
+    t.path = paths_.probe_wanted();
+    if (t.path != no_path) {
+        t.what = Transmit::What::probe;
+        t.nonce = paths_[t.path].probe_nonce + 1;
+        t.header.kind = Kind::probe;
+        t.header.sequence = t.nonce;
+        fill_common(t.header, t.path, now);
+        return true;
+    }
+    if (receiver_.ack_due() || (flush_ && receiver_.ack_owed())) {
+        t.path = paths_.pick_control(receiver_.answer_path(), counters_.acks_sent);
+        if (t.path != no_path) {
+            t.what = Transmit::What::ack;
+            t.header.kind = Kind::ack;
+            fill_common(t.header, t.path, now);
+            return true;
+        }
+    }
+    if (!sender_.choose(t.choice)) {
+        return false;
+    }
+    const Vfrag &v = *t.choice.vfrag;
+    t.what = Transmit::What::fragment;
+    t.path = t.choice.path;
+    t.header.kind = v.ordered ? Kind::ordered : Kind::data;
+    t.header.flags = t.choice.retransmission ? flag_retransmission : std::uint8_t{0};
+    t.header.index = t.choice.index;
+    t.header.count = static_cast<std::uint8_t>(v.count());
+    t.header.sequence = v.sequence();
+    t.header.tx = paths_[t.path].next_tx;
+    t.header.order = v.order();
+    t.header.payload_bytes = v.bytes_of(t.choice.index);
+    fill_common(t.header, t.path, now);
+    return true;
+}
+
+std::size_t Peer::write_control(const Transmit &t, std::span<std::byte> out) const noexcept
+{
+    FT_ASSERT(t.what != Transmit::What::fragment && out.size() >= max_control_bytes);
+    FragHeader h = t.header;
+    if (t.what == Transmit::What::ack) {
+        AckBody body;
+        receiver_.fill(body);
+        const auto payload = out.subspan(header_bytes);
+        h.payload_bytes = static_cast<std::uint32_t>(write_ack(body, payload));
+        // Always, whatever the paths' level: a wrong acknowledgement would lose data for good.
+        h.flags |= flag_payload_checksummed;
+        h.payload_crc = base::crc32c(payload.first(h.payload_bytes));
+    }
+    write_header(h, out);
+    const std::size_t bytes = header_bytes + h.payload_bytes;
+    if (config_.checksum_header) {
+        seal(out.first(bytes));
+    }
+    return bytes;
+}
+
+void Peer::sent(const Transmit &t, base::Time now, bool complete)
+{
+    switch (t.what) {
+    case Transmit::What::fragment:
+        sender_.sent(t.choice, t.header.timestamp, complete, now);
+        if (receiver_.ack_owed()) {
+            ++counters_.acks_piggybacked;
+        }
+        receiver_.acknowledged(false);
+        if (t.header.has(flag_payload_checksummed)) {
+            ++counters_.fragments_checksummed;
+        }
+        break;
+    case Transmit::What::ack:
+        ++counters_.acks_sent;
+        receiver_.acknowledged(true);
+        flush_ = false;
+        break;
+    case Transmit::What::probe:
+        (void)paths_.on_probe_sent(t.path, now);
+        break;
+    case Transmit::What::probe_reply:
+        FT_ASSERT(!replies_.empty());
+        replies_.erase(replies_.begin());
+        break;
+    }
+}
+
+void Peer::blocked(PathId path) noexcept
+{
+    paths_[path].blocked = true;
+}
+
+void Peer::unblock() noexcept
+{
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        paths_[id].blocked = false;
+    }
+}
+
+void Peer::locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
+                            base::Time now)
+{
+    sender_.locally_complete(vfrag, index, path, sent_at, now);
+}
+
+void Peer::heard(const FragHeader &h, PathId arrival, base::Time now)
+{
+    silent_since_ = std::max(silent_since_, now);
+    last_look_ = base::Time::never();
+    if (h.kind != Kind::probe_reply) { // whose path number is ours, not the sender's
+        receiver_.on_arrival(h, arrival, now);
+    }
+}
+
+Verdict Peer::on_fragment(const FragHeader &h, PathId arrival, base::Time now)
+{
+    if (unreachable_ || (h.kind != Kind::ordered && h.kind != Kind::data)) {
+        ++counters_.outside_window;
+        return Verdict::refused;
+    }
+    heard(h, arrival, now);
+    sender_.on_ack(h, nullptr, now);
+    return receiver_.classify(h);
+}
+
+void Peer::on_control(const FragHeader &h, std::span<const std::byte> fragment, PathId arrival,
+                      base::Time now)
+{
+    if (unreachable_) {
+        return;
+    }
+    heard(h, arrival, now);
+    switch (h.kind) {
+    case Kind::ack: {
+        ++counters_.acks_received;
+        const auto payload = payload_of(h, fragment);
+        AckBody body;
+        if (!h.has(flag_payload_checksummed) || !payload_is_whole(h, payload)) {
+            ++counters_.corrupt_payload;
+            sender_.on_ack(h, nullptr, now); // the header was checked by itself
+        } else if (!parse_ack(payload, body)) {
+            ++counters_.malformed;
+        } else {
+            sender_.on_ack(h, &body, now);
+        }
+        break;
+    }
+    case Kind::probe:
+        sender_.on_ack(h, nullptr, now);
+        std::erase_if(replies_, [&](const Reply &reply) { return reply.their_path == h.path; });
+        replies_.push_back({arrival, h.path, h.sequence});
+        break;
+    case Kind::probe_reply:
+        sender_.on_ack(h, nullptr, now);
+        if (h.path < paths_.size()) {
+            paths_.on_probe_reply(h.path, h.sequence, now);
+        } else {
+            ++counters_.malformed;
+        }
+        break;
+    case Kind::ordered:
+    case Kind::data:
+        ++counters_.malformed;
+        break;
+    }
+    follow_transitions(now);
+}
+
+void Peer::follow_transitions(base::Time now)
+{
+    for (; events_followed_ < paths_.events.size(); ++events_followed_) {
+        const PathEvent event = paths_.events[events_followed_];
+        if (event.to == PathState::gone ||
+            (event.to == PathState::down && event.from == PathState::suspect)) {
+            sender_.on_path_gone(event.path, now);
+        }
+    }
+}
+
+void Peer::on_time(base::Time now)
+{
+    if (unreachable_) {
+        return;
+    }
+    paths_.on_time(now);
+    sender_.on_time(now);
+    receiver_.on_time(now);
+    follow_transitions(now);
+    if (sender_.idle() || now < silent_since_ + config_.give_up) {
+        last_look_ = base::Time::never();
+    } else if (last_look_.is_never()) {
+        // We may have been away ourselves, and the answer may lie in a BTL: look there once more.
+        last_look_ = now + config_.rto_max;
+    } else if (now >= last_look_) {
+        become_unreachable();
+    }
+}
+
+base::Time Peer::next_deadline() const noexcept
+{
+    if (unreachable_) {
+        return base::Time::never();
+    }
+    base::Time earliest = std::min(paths_.next_deadline(), sender_.next_deadline());
+    earliest = std::min(earliest, receiver_.next_deadline());
+    if (!sender_.idle()) {
+        earliest = std::min(earliest,
+                            last_look_.is_never() ? silent_since_ + config_.give_up : last_look_);
+    }
+    return earliest;
+}
+
+bool Peer::next_event(PathEvent &event)
+{
+    if (events_told_ == paths_.events.size()) {
+        paths_.events.clear();
+        events_told_ = 0;
+        events_followed_ = 0;
+        return false;
+    }
+    event = paths_.events[events_told_++];
+    return true;
+}
+
+} // namespace ft::reliability

@@ -1,0 +1,156 @@
+/// \file
+/// Everything this process keeps about one peer: the two halves, the paths, one deadline. This is
+/// the interface of the reliability engine.
+///
+/// The layer above calls in with the time and what happened, then drains what came of it:
+///   - `next_transmit` until false: hand each to its path's BTL and say `sent` (or `blocked`, or
+///   `path_error`);
+///   - `next_finished` until nullptr: VFRAGs acknowledged, or failed when the peer is unreachable;
+///   - `next_ready` until false, after an ordered fragment was accepted;
+///   - `next_event` until false: path transitions, for logs and statistics;
+/// and calls `on_time` no earlier than `next_deadline`. None of the calls calls back, so all may be
+/// made from a BTL's callback; transmitting is best left to the progress function.
+///
+/// Not synchronised: one lock per peer above it. Deterministic: same calls, same results. Source:
+/// PROTOCOL.md.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "opal/ft/reliability/receiver.hpp"
+#include "opal/ft/reliability/sender.hpp"
+
+namespace ft::reliability {
+
+/// Something that wants to go out over a path.
+struct Transmit {
+    enum class What : std::uint8_t { fragment, ack, probe, probe_reply };
+    What what = What::fragment;
+    PathId path = no_path;
+    Choice choice;           ///< for a fragment
+    std::uint32_t nonce = 0; ///< for probe and probe reply
+    FragHeader header; ///< filled for a fragment, but for upper_bytes, payload_crc and its flag,
+                       ///< which the layer above knows
+};
+
+class Peer {
+  public:
+    /// \param self this process's name, written into every header
+    /// \param config must outlive the peer
+    Peer(const Config &config, Name self) noexcept;
+    Peer(const Peer &) = delete;
+    Peer &operator=(const Peer &) = delete;
+
+    /// \return the path's number, or no_path when max_paths exist
+    PathId add_path(const PathInfo &info, base::Time now);
+    /// The path's BTL reported an error: it takes nothing more. What it holds may or may not be
+    /// completed locally later; both are fine.
+    void path_error(PathId path, base::Time now);
+    /// The path has a fresh transport after an error.
+    void path_revived(PathId path, base::Time now);
+
+    [[nodiscard]] bool has_room(std::uint64_t bytes, bool ordered) const noexcept;
+    /// Largest payload of a fragment that every path to this peer can carry, at most
+    /// Config::fragment_bytes. 0 when there is no path.
+    [[nodiscard]] std::uint32_t fragment_bytes() const noexcept
+    {
+        return paths_.fragment_limit(config_.fragment_bytes);
+    }
+    /// \pre has_room(vfrag.length, vfrag.ordered), not unreachable
+    void submit(Vfrag &vfrag, base::Time now);
+
+    /// What goes out next; the same again until it was answered with sent, blocked or path_error.
+    [[nodiscard]] bool next_transmit(Transmit &transmit, base::Time now);
+    /// For ack, probe and probe reply: the whole fragment, sealed. \return its length; `out` must
+    /// hold max_control_bytes.
+    std::size_t write_control(const Transmit &transmit, std::span<std::byte> out) const noexcept;
+    /// The BTL took it. \param complete true if it is done with the descriptor already; if not, a
+    /// `locally_complete` follows for a fragment.
+    void sent(const Transmit &transmit, base::Time now, bool complete = false);
+    /// The BTL had no room: the path is passed over until unblock.
+    void blocked(PathId path) noexcept;
+    /// Room may have come back on every path. Call at each progress.
+    void unblock() noexcept;
+    /// A descriptor of fragment `index` came back from `path`, to which it was handed at `sent_at`.
+    /// Once per `sent`, also for a path that is gone; but never for a VFRAG that was handed back
+    /// already (see Vfrag::descriptors_held): then say descriptor_released.
+    void locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
+                          base::Time now);
+
+    void descriptor_released(PathId path) noexcept { sender_.descriptor_released(path); }
+
+    /// For an ordered or data fragment whose header parsed ok. \param arrival the path it came by,
+    /// no_path if unknown
+    [[nodiscard]] Verdict on_fragment(const FragHeader &header, PathId arrival, base::Time now);
+    void accept(const FragHeader &header, base::Time now) { receiver_.accept(header, now); }
+    void hold(const FragHeader &header, std::span<const std::byte> fragment, base::Time now)
+    {
+        receiver_.hold(header, fragment, now);
+    }
+    void reject_payload(const FragHeader &header) { receiver_.reject_payload(header); }
+    [[nodiscard]] bool next_ready(std::vector<std::byte> &fragment)
+    {
+        return receiver_.next_ready(fragment);
+    }
+    /// For an ack, probe or probe reply whose header parsed ok, `fragment` from the header on. A
+    /// broken one is counted and dropped.
+    void on_control(const FragHeader &header, std::span<const std::byte> fragment, PathId arrival,
+                    base::Time now);
+
+    void on_time(base::Time now);
+    /// The earliest moment at which on_time would do something; Time::never() if none.
+    [[nodiscard]] base::Time next_deadline() const noexcept;
+    [[nodiscard]] Vfrag *next_finished() noexcept { return sender_.next_finished(); }
+    [[nodiscard]] bool next_event(PathEvent &event);
+    /// Nothing leads to the peer any more, or it was silent for `give_up` with data outstanding.
+    /// Never taken back.
+    [[nodiscard]] bool unreachable() const noexcept { return unreachable_; }
+    /// The runtime says that the peer is dead: everything fails now.
+    void declare_dead() { become_unreachable(); }
+    /// True when nothing is unacknowledged or to be handed back, and no acknowledgement is owed:
+    /// time may pass unnoticed until something is submitted or arrives.
+    [[nodiscard]] bool quiet() const noexcept { return sender_.settled() && !receiver_.ack_owed(); }
+    /// True when nothing of ours is unacknowledged.
+    [[nodiscard]] bool drained() const noexcept { return sender_.idle(); }
+    /// Sends what acknowledgement is owed now, instead of waiting for company.
+    void flush_acks() noexcept { flush_ = true; }
+
+    [[nodiscard]] const Counters &counters() const noexcept { return counters_; }
+    [[nodiscard]] Counters &counters() noexcept { return counters_; }
+    [[nodiscard]] const PathSet &paths() const noexcept { return paths_; }
+    [[nodiscard]] const Sender &sender() const noexcept { return sender_; }
+    [[nodiscard]] const Receiver &receiver() const noexcept { return receiver_; }
+    /// Numbering starts here, for both halves (tests of the wrap-around). Before any traffic only,
+    /// and equal at both ends. \param tx for the paths that were added already
+    void start_at(std::uint32_t sequence, std::uint32_t order, std::uint32_t tx = 0) noexcept;
+
+  private:
+    /// A probe of the peer's that wants its answer.
+    struct Reply {
+        PathId path = no_path;       ///< ours, by which it came
+        std::uint8_t their_path = 0; ///< theirs, to be named in the answer
+        std::uint32_t nonce = 0;
+    };
+    void heard(const FragHeader &header, PathId arrival, base::Time now);
+    void fill_common(FragHeader &header, PathId path, base::Time now) const noexcept;
+    void follow_transitions(base::Time now);
+    void become_unreachable();
+
+    const Config &config_;
+    Name self_;
+    Counters counters_;
+    PathSet paths_;
+    Sender sender_;
+    Receiver receiver_;
+    std::vector<Reply> replies_;
+    std::size_t events_told_ = 0;
+    std::size_t events_followed_ = 0;
+    base::Time silent_since_{}; ///< the later of: last fragment heard, first submission after quiet
+    base::Time last_look_ = base::Time::never(); ///< when silence beyond give_up becomes a verdict
+    bool unreachable_ = false;
+    bool flush_ = false;
+};
+
+} // namespace ft::reliability

@@ -1,0 +1,109 @@
+/// \file
+/// The receiving half for one peer: duplicates, order, acknowledgements. PROTOCOL.md, "Receiver".
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "opal/ft/reliability/header.hpp"
+#include "opal/ft/reliability/path_set.hpp"
+
+namespace ft::reliability {
+
+/// What to do with a fragment (ordered or data) whose header was whole.
+enum class Verdict : std::uint8_t {
+    fresh, ///< new: check the payload, then call accept or reject
+    early, ///< ordered and new, but one before it is missing: check the payload, then call hold or
+           ///< reject
+    duplicate, ///< already here: forget it (it is acknowledged again)
+    refused    ///< outside the window, contradictory, or no room: forget it (it was counted)
+};
+
+/// Not synchronised; deterministic. Owned by Peer, which is the interface to use.
+class Receiver {
+  public:
+    Receiver(const Config &config, Counters &counters) noexcept
+        : config_(config), counters_(counters)
+    {
+    }
+
+    [[nodiscard]] Verdict classify(const FragHeader &header);
+    void accept(const FragHeader &header, base::Time now);
+    void hold(const FragHeader &header, std::span<const std::byte> fragment, base::Time now);
+    void reject_payload(const FragHeader &header);
+    /// The next early fragment whose turn has come (whole, header first), or false. Call after
+    /// every accept of an ordered fragment.
+    [[nodiscard]] bool next_ready(std::vector<std::byte> &fragment);
+
+    /// Notes where a valid fragment came from: the echo, and gaps in its path's tx numbers.
+    void on_arrival(const FragHeader &header, PathId arrival, base::Time now);
+    void on_time(base::Time now);
+
+    [[nodiscard]] bool ack_due() const noexcept { return ack_now_; }
+    [[nodiscard]] bool ack_owed() const noexcept { return ack_now_ || owed_ != 0; }
+    [[nodiscard]] base::Time next_deadline() const noexcept
+    {
+        return ack_now_ || owed_ == 0 ? base::Time::never() : ack_at_;
+    }
+    /// Fills the acknowledgement fields of a header that goes out now.
+    void fill(FragHeader &header, base::Time now) const noexcept;
+    void fill(AckBody &body) const noexcept;
+    /// An acknowledgement went out. \param full true for an ack, false for one that rode on another
+    /// fragment (cumulative only)
+    void acknowledged(bool full) noexcept;
+    /// The path on which the newest fragment came, for the answer.
+    [[nodiscard]] PathId answer_path() const noexcept { return arrival_; }
+    [[nodiscard]] std::uint32_t cumulative() const noexcept { return cumulative_; }
+    [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
+    void start_at(std::uint32_t sequence, std::uint32_t order) noexcept
+    {
+        cumulative_ = highest_ = sequence;
+        next_order_ = order;
+    }
+
+  private:
+    /// A VFRAG beyond the cumulative one of which something has come.
+    struct Open {
+        std::uint64_t received = 0;
+        std::uint64_t broken = 0;
+        std::uint8_t count = 0; ///< 0: nothing came yet
+    };
+    /// The tx numbers seen on one of the sender's paths.
+    struct Seen {
+        std::uint32_t last_tx = 0;
+        std::uint8_t countdown = 0; ///< arrivals until the ack that proves a gap
+        bool again = false;         ///< another gap meanwhile
+        bool any = false;
+    };
+    [[nodiscard]] Open *find(std::uint32_t sequence) noexcept;
+    /// The same, made if it is not there; counts the VFRAG among the seen ones.
+    [[nodiscard]] Open &reach(std::uint32_t sequence);
+    void mark(const FragHeader &header, base::Time now);
+    void advance() noexcept;
+    void owe(base::Time now) noexcept;
+
+    const Config &config_;
+    Counters &counters_;
+    std::vector<Open>
+        open_; ///< ring by sequence, size a power of two; empty until something comes out of order
+    std::vector<Seen> seen_;                                ///< by the sender's path number
+    std::map<std::uint32_t, std::vector<std::byte>> early_; ///< by order number
+    std::size_t held_bytes_ = 0;
+    std::uint32_t cumulative_ = 0;
+    std::uint32_t highest_ = 0; ///< one past the highest VFRAG seen
+    std::uint32_t next_order_ = 0;
+    std::uint32_t spurious_ = 0;
+    std::uint32_t owed_ = 0; ///< VFRAGs or duplicates not yet acknowledged
+    base::Time ack_at_ = base::Time::never();
+    bool ack_now_ = false;
+    bool selective_ = false; ///< there is more to say than the cumulative number
+    PathId arrival_ = no_path;
+    bool echo_valid_ = false;
+    std::uint8_t echo_path_ = 0;
+    std::uint32_t echo_stamp_ = 0;
+    base::Time echo_at_{};
+};
+
+} // namespace ft::reliability

@@ -1,0 +1,34 @@
+/// \file
+/// Smoothed round-trip time and the timeout that follows from it (RFC 6298, sections 2 and 5).
+#pragma once
+#include "opal/ft/base/time.hpp"
+
+namespace ft::reliability {
+
+/// One estimator per path for round trips, and one for local completions. No allocation, no clock;
+/// not synchronised.
+class RttEstimator {
+  public:
+    /// Takes one sample. Karn's rule is the caller's: only samples of an unambiguous transmission.
+    /// Negative samples are ignored.
+    void sample(base::Duration round_trip) noexcept;
+
+    /// RTO = SRTT + max(granularity, 4 RTTVAR), within [floor, ceiling]; `initial` before the first
+    /// sample.
+    [[nodiscard]] base::Duration timeout(base::Duration initial, base::Duration floor,
+                                         base::Duration ceiling) const noexcept;
+
+    [[nodiscard]] bool has_sample() const noexcept { return has_sample_; }
+    [[nodiscard]] base::Duration smoothed() const noexcept { return smoothed_; }
+    [[nodiscard]] base::Duration variance() const noexcept { return variance_; }
+    /// The smallest sample seen, for latency comparisons between paths.
+    [[nodiscard]] base::Duration minimum() const noexcept { return minimum_; }
+
+  private:
+    base::Duration smoothed_{};
+    base::Duration variance_{};
+    base::Duration minimum_{};
+    bool has_sample_ = false;
+};
+
+} // namespace ft::reliability

@@ -1,0 +1,456 @@
+#include "opal/ft/reliability/sender.hpp"
+
+#include <algorithm>
+
+#include "opal/ft/base/assert.hpp"
+#include "opal/ft/base/bitmap.hpp"
+
+namespace ft::reliability {
+
+namespace {
+
+constexpr std::uint32_t max_reorder_threshold = 64;
+
+} // namespace
+
+void Sender::List::push(Vfrag &vfrag) noexcept
+{
+    vfrag.next_ = nullptr;
+    (tail != nullptr ? tail->next_ : head) = &vfrag;
+    tail = &vfrag;
+}
+
+Vfrag *Sender::List::pop() noexcept
+{
+    Vfrag *first = head;
+    if (first != nullptr) {
+        head = first->next_;
+        if (head == nullptr) {
+            tail = nullptr;
+        }
+        first->next_ = nullptr;
+    }
+    return first;
+}
+
+bool Sender::has_room(std::uint64_t bytes, bool ordered) const noexcept
+{
+    // A quarter of the numbers is kept from data, so that replies pass a window full of it.
+    const std::uint32_t reserve = ordered ? 0 : std::max(config_.window_vfrags / 4, 1U);
+    return next_ - base_ + reserve < config_.window_vfrags + (ordered ? 0 : 1) &&
+           (bytes == 0 || window_bytes_ + bytes <= config_.window_bytes);
+}
+
+void Sender::grow_ring()
+{
+    std::vector<Vfrag *> larger(std::max<std::size_t>(ring_.size() * 2, 16), nullptr);
+    for (std::uint32_t s = base_; s != next_; ++s) {
+        larger[s & (larger.size() - 1)] = at(s);
+    }
+    ring_.swap(larger);
+}
+
+void Sender::submit(Vfrag &v, base::Time /*now*/)
+{
+    FT_ASSERT(has_room(v.length, v.ordered));
+    FT_ASSERT(v.state_ == Vfrag::State::idle || v.state_ == Vfrag::State::finished);
+    FT_ASSERT(v.count() >= 1 && v.count() <= max_fragments);
+    FT_ASSERT(v.count() == Vfrag::count_for(v.length, v.fragment_bytes));
+    FT_ASSERT(!v.ordered || v.count() == 1);
+    if (next_ - base_ == ring_.size()) {
+        grow_ring();
+    }
+    std::fill(v.fragments.begin(), v.fragments.end(), FragmentRecord{});
+    v.ack_deadline_ = base::Time::never();
+    v.watchdog_deadline_ = base::Time::never();
+    v.lost_mask_ = 0;
+    v.held_ = 0;
+    v.next_unsent_ = 0;
+    v.acked_count_ = 0;
+    v.backoff_ = 0;
+    v.state_ = Vfrag::State::queued;
+    v.sequence_ = next_;
+    v.order_ = v.ordered ? next_order_++ : 0;
+    ring_[next_ & (ring_.size() - 1)] = &v;
+    ++next_;
+    window_bytes_ += v.length;
+    (v.ordered ? unsent_ordered_ : unsent_data_).push(v);
+}
+
+bool Sender::choose(Choice &choice) const noexcept
+{
+    if (!lost_.empty() && !config_.disable_retransmit) {
+        Vfrag &v = *lost_.front();
+        const unsigned index = base::lowest(v.lost_mask_);
+        const FragmentRecord &record = v.fragments[index];
+        // The path that just failed to carry it is the last to be tried again.
+        const bool blamed = record.reason != LossReason::gap && record.reason != LossReason::nack &&
+                            !config_.disable_failover;
+        const PathId path = paths_.pick(v.bytes_of(index), blamed ? record.path : no_path);
+        choice = {&v, static_cast<std::uint8_t>(index), path, true};
+        return path != no_path;
+    }
+    Vfrag *v = unsent_ordered_.head != nullptr ? unsent_ordered_.head : unsent_data_.head;
+    if (v == nullptr) {
+        return false;
+    }
+    const PathId path = paths_.pick(v->bytes_of(v->next_unsent_), no_path);
+    choice = {v, v->next_unsent_, path, false};
+    return path != no_path;
+}
+
+base::Duration Sender::ack_timeout(const Vfrag &v, PathId path) const noexcept
+{
+    const int doublings = std::min<int>(std::max(v.backoff_, backoff_), max_backoff);
+    const base::Duration once = paths_.rto(path) + config_.ack_delay;
+    return std::min(once * (std::int64_t{1} << doublings), config_.rto_max);
+}
+
+base::Duration Sender::completion_timeout(const Vfrag &v, PathId path) const noexcept
+{
+    const int doublings = std::min<int>(v.backoff_, 6);
+    return std::min(paths_.watchdog(path) * (std::int64_t{1} << doublings), config_.rto_max * 2);
+}
+
+void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base::Time now)
+{
+    Vfrag &v = *choice.vfrag;
+    FragmentRecord &record = v.fragments[choice.index];
+    Path &path = paths_[choice.path];
+    const std::uint32_t bytes = v.bytes_of(choice.index);
+    if (choice.retransmission) {
+        FT_ASSERT(record.state == FragmentState::lost);
+        switch (record.reason) {
+        case LossReason::timeout:
+            ++counters_.retransmitted_timeout;
+            break;
+        case LossReason::watchdog:
+            ++counters_.retransmitted_watchdog;
+            break;
+        case LossReason::gap:
+            ++counters_.retransmitted_gap;
+            break;
+        case LossReason::nack:
+            ++counters_.retransmitted_nack;
+            break;
+        case LossReason::failover:
+            ++counters_.retransmitted_failover;
+            break;
+        case LossReason::none:
+            break;
+        }
+        v.lost_mask_ &= ~base::bit(choice.index);
+        if (v.lost_mask_ == 0) {
+            unlink_lost(v);
+        }
+    } else {
+        FT_ASSERT(record.state == FragmentState::unsent && choice.index == v.next_unsent_);
+        v.state_ = Vfrag::State::sending;
+        if (++v.next_unsent_ == v.count()) {
+            v.state_ = Vfrag::State::waiting;
+            List &list = v.ordered ? unsent_ordered_ : unsent_data_;
+            FT_ASSERT(list.head == &v);
+            (void)list.pop();
+        }
+    }
+    record.tx = path.next_tx;
+    record.stamp = stamp;
+    record.path = choice.path;
+    record.tries = static_cast<std::uint8_t>(std::min(record.tries + 1, 255));
+    record.state = FragmentState::in_flight;
+    record.reason = LossReason::none;
+    path.next_tx = (path.next_tx + 1) & tx_mask;
+    path.in_flight += bytes;
+    ++path.fragments_sent;
+    path.bytes_sent += bytes;
+    ++counters_.fragments_sent;
+    counters_.bytes_sent += bytes;
+    if (!complete) {
+        ++record.held;
+        ++v.held_;
+        ++path.held;
+        v.watchdog_deadline_ = now + completion_timeout(v, choice.path);
+        arm(v.watchdog_deadline_);
+    }
+    if (v.state_ == Vfrag::State::waiting) {
+        v.ack_deadline_ = now + ack_timeout(v, choice.path);
+        arm(v.ack_deadline_);
+    }
+}
+
+void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time sent_at,
+                              base::Time now)
+{
+    FragmentRecord &record = v.fragments[index];
+    FT_ASSERT(v.held_ > 0 && record.held > 0);
+    Path &path = paths_[id];
+    --v.held_;
+    --record.held;
+    if (path.held > 0) {
+        --path.held;
+    }
+    path.completion.sample(now - sent_at);
+    v.watchdog_deadline_ = v.held_ == 0 ? base::Time::never() : now + paths_.watchdog(id);
+    if (v.held_ == 0 && v.state_ == Vfrag::State::draining) {
+        std::erase(draining_, &v);
+        finish(v);
+    }
+}
+
+void Sender::descriptor_released(PathId id) noexcept
+{
+    if (paths_[id].held > 0) {
+        --paths_[id].held;
+    }
+}
+
+void Sender::finish(Vfrag &v)
+{
+    v.state_ = Vfrag::State::finished;
+    finished_.push(v);
+}
+
+Vfrag *Sender::next_finished() noexcept
+{
+    return finished_.pop();
+}
+
+void Sender::complete(Vfrag &v)
+{
+    ring_[v.sequence_ & (ring_.size() - 1)] = nullptr;
+    window_bytes_ -= v.length;
+    ++counters_.vfrags_completed;
+    v.ack_deadline_ = base::Time::never();
+    v.state_ = Vfrag::State::draining;
+    if (v.held_ == 0) {
+        finish(v);
+    } else {
+        draining_.push_back(&v);
+        arm(v.watchdog_deadline_);
+    }
+}
+
+void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
+{
+    bool progress = false;
+    base::for_each_bit(mask, [&](unsigned index) {
+        FragmentRecord &record = v.fragments[index];
+        if (record.state == FragmentState::acked) {
+            return;
+        }
+        const std::uint32_t bytes = v.bytes_of(index);
+        Path &path = paths_[record.path];
+        if (record.state == FragmentState::in_flight) {
+            path.in_flight -= bytes;
+            ++path.fragments_acked;
+            // Karn: after a retransmission nobody knows which copy came; then only the echo speaks
+            // for a path.
+            if (record.tries == 1) {
+                if (!path.any_acked || tx_diff(record.tx, path.largest_acked_tx) > 0) {
+                    path.any_acked = true;
+                    path.largest_acked_tx = record.tx;
+                }
+                paths_.on_alive(record.path, now);
+            }
+            paths_.on_acked_bytes(record.path, bytes, now);
+        } else {
+            ++counters_.acknowledged_late;
+            v.lost_mask_ &= ~base::bit(index);
+            if (v.lost_mask_ == 0) {
+                unlink_lost(v);
+            }
+        }
+        record.state = FragmentState::acked;
+        ++v.acked_count_;
+        ++counters_.fragments_acknowledged;
+        counters_.bytes_acknowledged += bytes;
+        progress = true;
+    });
+    if (!progress) {
+        return;
+    }
+    v.backoff_ = 0;
+    backoff_ = 0;
+    if (v.acked_count_ == v.count()) {
+        complete(v);
+    }
+}
+
+void Sender::sample_echo(const FragHeader &h, base::Time now)
+{
+    if (!h.has(flag_echo) || h.echo_path >= paths_.size()) {
+        return;
+    }
+    Path &path = paths_[h.echo_path];
+    if (path.fragments_sent == 0 && path.probe_nonce == 0) {
+        return; // an echo of what was never sent
+    }
+    paths_.on_alive(h.echo_path, now);
+    if (!path.any_echo || serial_diff(h.echo_timestamp, path.largest_acked_stamp) > 0) {
+        path.any_echo = true;
+        path.largest_acked_stamp = h.echo_timestamp;
+    }
+    if (h.echo_delay_us == no_delay) {
+        return;
+    }
+    const auto stamp = static_cast<std::uint32_t>(now.ns() >> stamp_shift);
+    const auto there_and_back = std::int64_t{stamp - h.echo_timestamp} << stamp_shift;
+    const auto sample =
+        base::Duration::from_ns(there_and_back) - base::Duration::from_us(h.echo_delay_us);
+    // A clock that was read just before a fragment came can make a sample look negative by its own
+    // granularity: then it is zero.
+    path.rtt.sample(std::clamp(sample, base::Duration{}, config_.rto_max));
+}
+
+void Sender::on_spurious(std::uint32_t told)
+{
+    const std::int32_t more = serial_diff(told, spurious_seen_);
+    if (more <= 0) {
+        return;
+    }
+    spurious_seen_ = told;
+    counters_.retransmitted_spurious += static_cast<std::uint32_t>(more);
+    if (counters_.retransmitted_gap == gaps_at_spurious_) {
+        return; // a timer was wrong, not the reordering threshold
+    }
+    gaps_at_spurious_ = counters_.retransmitted_gap;
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        paths_[id].reorder_threshold =
+            std::min(paths_[id].reorder_threshold * 2, max_reorder_threshold);
+    }
+}
+
+bool Sender::on_body(std::uint32_t cumulative, const AckBody &body, base::Time now)
+{
+    bool sane = true;
+    for (unsigned w = 0; w < body.words; ++w) {
+        base::for_each_bit(body.whole[w], [&](unsigned i) {
+            const std::uint32_t s = cumulative + 64 * w + i;
+            if (serial_diff(next_, s) <= 0) {
+                sane = false;
+                return;
+            }
+            Vfrag *v = at(s);
+            if (v == nullptr) {
+                return;
+            }
+            if (v->next_unsent_ != v->count()) {
+                sane = false;
+                return;
+            }
+            acknowledge(*v, base::full_mask(v->count()), now);
+        });
+    }
+    for (unsigned p = 0; p < body.partials; ++p) {
+        const AckBody::Partial &partial = body.partial[p];
+        const std::uint32_t s = cumulative + partial.offset;
+        if (serial_diff(next_, s) <= 0) {
+            sane = false;
+            continue;
+        }
+        Vfrag *v = at(s);
+        if (v == nullptr) {
+            continue;
+        }
+        const std::uint64_t known = base::full_mask(v->next_unsent_);
+        sane = sane && ((partial.received | partial.broken) & ~known) == 0;
+        base::for_each_bit(partial.broken & ~partial.received & known, [&](unsigned index) {
+            if (v->fragments[index].state == FragmentState::in_flight) {
+                mark_lost(*v, index, LossReason::nack);
+            }
+        });
+        acknowledge(*v, partial.received & known, now);
+    }
+    return sane;
+}
+
+void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
+{
+    if (!h.has(flag_ack)) {
+        return;
+    }
+    if (serial_diff(h.cumulative, next_) > 0) {
+        ++counters_.malformed;
+        return;
+    }
+    sample_echo(h, now);
+    if (serial_diff(h.cumulative, base_) < 0) {
+        return; // stale: a newer one has been here
+    }
+    for (std::uint32_t s = base_; s != h.cumulative; ++s) {
+        Vfrag *v = at(s);
+        if (v == nullptr) {
+            continue;
+        }
+        if (v->next_unsent_ != v->count()) {
+            ++counters_.malformed; // acknowledges what was never sent
+            return;
+        }
+        acknowledge(*v, base::full_mask(v->count()), now);
+    }
+    std::uint32_t described_end = next_;
+    if (body != nullptr) {
+        if (!on_body(h.cumulative, *body, now)) {
+            ++counters_.malformed;
+        }
+        if (body->partials == AckBody::max_partials) {
+            // There may be more incomplete VFRAGs than it had room for: it says nothing of those
+            // beyond.
+            const std::uint32_t last = h.cumulative + body->partial[body->partials - 1U].offset + 1;
+            described_end = serial_diff(last, next_) < 0 ? last : next_;
+        }
+        on_spurious(body->spurious);
+    }
+    while (base_ != next_ && at(base_) == nullptr) {
+        ++base_;
+    }
+    if (body != nullptr) {
+        detect_losses(described_end, now);
+    }
+}
+
+void Sender::arm(base::Time deadline) noexcept
+{
+    next_deadline_ = std::min(next_deadline_, deadline);
+}
+
+void Sender::unlink_lost(Vfrag &v)
+{
+    const auto found = std::find(lost_.begin(), lost_.end(), &v);
+    FT_ASSERT(found != lost_.end());
+    lost_.erase(found);
+}
+
+void Sender::fail_all()
+{
+    for (Vfrag *v : draining_) {
+        finish(*v);
+    }
+    draining_.clear();
+    lost_.clear();
+    unsent_ordered_ = {};
+    unsent_data_ = {};
+    for (std::uint32_t s = base_; s != next_; ++s) {
+        Vfrag *v = at(s);
+        if (v == nullptr) {
+            continue;
+        }
+        for (unsigned index = 0; index < v->count(); ++index) {
+            FragmentRecord &record = v->fragments[index];
+            if (record.state == FragmentState::in_flight) {
+                paths_[record.path].in_flight -= v->bytes_of(index);
+                ++counters_.declared_lost;
+                record.state = FragmentState::lost;
+            }
+        }
+        ++counters_.vfrags_failed;
+        window_bytes_ -= v->length;
+        ring_[s & (ring_.size() - 1)] = nullptr;
+        v->lost_mask_ = 0;
+        finish(*v);
+    }
+    base_ = next_;
+    next_deadline_ = base::Time::never();
+}
+
+} // namespace ft::reliability

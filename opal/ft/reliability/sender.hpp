@@ -1,0 +1,125 @@
+/// \file
+/// The sending half for one peer: window, acknowledgement, loss detection, timers. PROTOCOL.md,
+/// "Sender".
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "opal/ft/reliability/header.hpp"
+#include "opal/ft/reliability/path_set.hpp"
+#include "opal/ft/reliability/vfrag.hpp"
+
+namespace ft::reliability {
+
+/// A fragment that wants to go out now, chosen by Sender::choose.
+struct Choice {
+    Vfrag *vfrag = nullptr;
+    std::uint8_t index = 0;
+    PathId path = no_path;
+    bool retransmission = false;
+};
+
+/// Not synchronised; deterministic. Owned by Peer, which is the interface to use.
+class Sender {
+  public:
+    Sender(const Config &config, PathSet &paths, Counters &counters) noexcept
+        : config_(config), paths_(paths), counters_(counters)
+    {
+    }
+
+    /// Room in the window for a VFRAG of so many bytes? An ordered one may use a reserve that data
+    /// leaves free, so that replies get through.
+    [[nodiscard]] bool has_room(std::uint64_t bytes, bool ordered) const noexcept;
+    /// Takes a VFRAG; there must be room. Numbers it and puts it in line.
+    void submit(Vfrag &vfrag, base::Time now);
+    /// \return false when nothing can go out now (nothing to send, or no path has room)
+    [[nodiscard]] bool choose(Choice &choice) const noexcept;
+    /// The choice went to its path's BTL; its tx was the path's next_tx, its stamp `stamp`.
+    /// `complete`: the BTL is done with it already.
+    void sent(const Choice &choice, std::uint32_t stamp, bool complete, base::Time now);
+    /// A BTL is done with a descriptor of this fragment (whether it says so at once or later), sent
+    /// at `sent_at`.
+    void locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
+                          base::Time now);
+
+    /// A BTL is done with a descriptor whose VFRAG was handed back before it.
+    void descriptor_released(PathId path) noexcept;
+
+    /// Acknowledgement fields of any fragment, with the body when it is an ack.
+    void on_ack(const FragHeader &header, const AckBody *body, base::Time now);
+    void on_time(base::Time now);
+    void on_path_gone(PathId path, base::Time now);
+    /// The peer is unreachable: every VFRAG becomes finished, unacknowledged.
+    void fail_all();
+
+    [[nodiscard]] base::Time next_deadline() const noexcept { return next_deadline_; }
+    [[nodiscard]] Vfrag *next_finished() noexcept;
+    /// True when nothing is unacknowledged.
+    [[nodiscard]] bool idle() const noexcept { return base_ == next_; }
+    /// True when, besides, every VFRAG was handed back: one that is acknowledged can still be held
+    /// by a BTL that does not move, and then it is a timer that hands it back.
+    [[nodiscard]] bool settled() const noexcept
+    {
+        return idle() && draining_.empty() && finished_.head == nullptr;
+    }
+    [[nodiscard]] std::uint64_t window_bytes() const noexcept { return window_bytes_; }
+    [[nodiscard]] std::uint32_t window_vfrags() const noexcept { return next_ - base_; }
+    /// Starts numbering here (tests of the wrap-around). Before the first submit only.
+    void start_at(std::uint32_t sequence, std::uint32_t order) noexcept
+    {
+        base_ = next_ = sequence, next_order_ = order;
+    }
+
+  private:
+    [[nodiscard]] Vfrag *at(std::uint32_t sequence) const noexcept
+    {
+        return ring_[sequence & (ring_.size() - 1)];
+    }
+    struct List {
+        Vfrag *head = nullptr;
+        Vfrag *tail = nullptr;
+        void push(Vfrag &vfrag) noexcept;
+        Vfrag *pop() noexcept;
+    };
+    void grow_ring();
+    [[nodiscard]] bool on_body(std::uint32_t cumulative, const AckBody &body, base::Time now);
+    void on_spurious(std::uint32_t told);
+    void acknowledge(Vfrag &vfrag, std::uint64_t mask, base::Time now);
+    void complete(Vfrag &vfrag);
+    void finish(Vfrag &vfrag);
+    void sample_echo(const FragHeader &header, base::Time now);
+    void unlink_lost(Vfrag &vfrag);
+    void arm(base::Time deadline) noexcept;
+    /// How long a local completion is waited for, never more than twice rto_max.
+    [[nodiscard]] base::Duration completion_timeout(const Vfrag &vfrag, PathId path) const noexcept;
+    [[nodiscard]] base::Duration ack_timeout(const Vfrag &vfrag, PathId path) const noexcept;
+
+    // loss.cc
+    void mark_lost(Vfrag &vfrag, unsigned index, LossReason reason);
+    void detect_losses(std::uint32_t end, base::Time now);
+    [[nodiscard]] LossReason judge(const FragmentRecord &record, base::Time now) const noexcept;
+    void lose_old_on(Vfrag &vfrag, PathId path, base::Time now);
+    void expire(Vfrag &vfrag, base::Time now);
+    void expire_watchdog(Vfrag &vfrag, base::Time now);
+
+    const Config &config_;
+    PathSet &paths_;
+    Counters &counters_;
+    std::vector<Vfrag *> ring_; ///< by sequence, size a power of two, nullptr once acknowledged;
+                                ///< empty until first use
+    std::vector<Vfrag *> lost_; ///< VFRAGs with a non-empty lost mask, oldest first
+    std::vector<Vfrag *> draining_; ///< acknowledged, but held by a BTL
+    List unsent_ordered_;           ///< with unsent fragments, in order of submission
+    List unsent_data_;              ///< the same for data
+    List finished_;                 ///< to be handed back
+    std::uint64_t window_bytes_ = 0;
+    std::uint32_t base_ = 0; ///< first not acknowledged whole
+    std::uint32_t next_ = 0; ///< next number to give
+    std::uint32_t next_order_ = 0;
+    std::uint32_t spurious_seen_ = 0;    ///< the peer's spurious counter as last told
+    std::uint64_t gaps_at_spurious_ = 0; ///< retransmitted_gap when a spurious one was last told
+    std::uint8_t backoff_ = 0;           ///< of the whole peer; 0 again at every progress
+    base::Time next_deadline_ = base::Time::never();
+};
+
+} // namespace ft::reliability

@@ -1,0 +1,28 @@
+/// errmgr/radixft: the error manager under which a job outlives its dead ranks and daemons.
+///
+/// One component fills three roles: in mpirun and in the daemons it notices failures and hands them
+/// to ft::radixft::Daemon, which agrees on them with the others; in a rank it receives the events
+/// and records the deaths in ft::process, where the PML and the collectives find them.
+#pragma once
+
+#include "orte_glue/orte_prelude.hpp"
+
+extern "C" {
+extern orte_errmgr_base_component_t mca_errmgr_radixft_component;
+}
+
+namespace ft::radixft {
+
+extern orte_errmgr_base_module_t mpirun_module;
+extern orte_errmgr_base_module_t daemon_module;
+extern orte_errmgr_base_module_t rank_module;
+
+/// What a state of failure of a local rank says about how it died; false for states in which it has
+/// not failed (it had finalized, or was ended by command).
+bool failed_rank(const orte_proc_t &rank, orte_proc_state_t state);
+/// Whether `state` is one in which the channel reports trouble with a peer.
+bool channel_trouble(orte_proc_state_t state);
+/// Tells Daemon of a local rank that failed in `state`.
+void report_rank(const orte_proc_t &rank, orte_proc_state_t state) noexcept;
+
+} // namespace ft::radixft

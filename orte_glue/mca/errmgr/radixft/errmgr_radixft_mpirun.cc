@@ -1,0 +1,237 @@
+// The error manager in mpirun: failures of its own ranks, what daemons report, job accounting.
+#include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
+
+#include "orte_glue/radixft/daemon.hpp"
+
+namespace ft::radixft {
+
+namespace {
+
+/// Counts each rank's end once: a daemon reports the states of all its ranks when the last one has
+/// ended, those that died before among them.
+void on_terminated(int fd, short flags, void *data) noexcept
+{
+    auto *caddy = static_cast<orte_state_caddy_t *>(data);
+    const orte_job_t *job = orte_get_job_data_object(caddy->name.jobid);
+    orte_proc_t *proc = job == nullptr ? nullptr
+                                       : static_cast<orte_proc_t *>(opal_pointer_array_get_item(
+                                             job->procs, static_cast<int>(caddy->name.vpid)));
+    if (proc != nullptr && proc->name.jobid != ORTE_PROC_MY_NAME->jobid) {
+        if (ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_RECORDED)) {
+            OBJ_RELEASE(caddy);
+            return;
+        }
+        ORTE_FLAG_SET(proc, ORTE_PROC_FLAG_RECORDED);
+        const DeathSpread *const deaths = Daemon::get().deaths();
+        const bool dead =
+            deaths != nullptr && deaths->announced({proc->name.jobid, proc->name.vpid});
+        if (dead && proc->state < ORTE_PROC_STATE_TERMINATED) {
+            proc->state = ORTE_PROC_STATE_TERMINATED;
+        }
+        if (!dead && proc->exit_code != 0) {
+            Daemon::get().set_exit_code(proc->exit_code);
+        }
+    }
+    orte_state_base_track_procs(fd, flags, caddy);
+}
+
+/// The job is over: what mpirun returns when ranks died.
+void settle_exit_code(const orte_job_t &job)
+{
+    const DeathSpread *const deaths = Daemon::get().deaths();
+    if (deaths == nullptr || orte_exit_status != 0) {
+        return;
+    }
+    std::size_t dead = 0;
+    int first_code = 0;
+    std::int64_t first = 0;
+    for (const auto &[who, death] : deaths->known()) {
+        if (who.jobid == job.jobid) {
+            if (dead++ == 0 || death.noticed_us < first) {
+                first = death.noticed_us;
+                first_code = death.exit_code;
+            }
+        }
+    }
+    if (dead == 0) {
+        return;
+    }
+    const int code = dead >= job.num_procs ? first_code : parameters().failed_exit_code;
+    if (code != 0) {
+        Daemon::get().set_exit_code(code);
+    }
+}
+
+void on_job_terminated(int fd, short flags, void *data) noexcept
+{
+    const auto *caddy = static_cast<const orte_state_caddy_t *>(data);
+    if (caddy->jdata != nullptr && caddy->jdata->jobid != ORTE_PROC_MY_NAME->jobid) {
+        settle_exit_code(*caddy->jdata);
+    }
+    orte_state_base_check_all_complete(fd, flags, data);
+}
+
+void on_daemon_state(orte_proc_t *daemon, orte_proc_state_t state)
+{
+    Daemon &self = Daemon::get();
+    if (orte_orteds_term_ordered) {
+        ORTE_FLAG_UNSET(daemon, ORTE_PROC_FLAG_ALIVE);
+        self.has_left(daemon->name.vpid);
+        self.check_all_gone();
+        return;
+    }
+    if (state == ORTE_PROC_STATE_FAILED_TO_START || state == ORTE_PROC_STATE_FAILED_TO_LAUNCH ||
+        state == ORTE_PROC_STATE_CALLED_ABORT) {
+        self.launcher_reports(*daemon);
+        return;
+    }
+    self.connection_lost(daemon->name.vpid);
+}
+
+void on_rank_state(orte_job_t *job, orte_proc_t *rank, orte_proc_state_t state)
+{
+    Daemon &self = Daemon::get();
+    const bool local = ORTE_FLAG_TEST(rank, ORTE_PROC_FLAG_LOCAL);
+    switch (state) {
+    case ORTE_PROC_STATE_CALLED_ABORT:
+        self.end_job(job, ORTE_JOB_STATE_CALLED_ABORT, rank, rank->exit_code);
+        break;
+    case ORTE_PROC_STATE_FAILED_TO_START:
+    case ORTE_PROC_STATE_FAILED_TO_LAUNCH:
+        if (rank->state < ORTE_PROC_STATE_TERMINATED) {
+            rank->state = state;
+        }
+        self.end_job(job, ORTE_JOB_STATE_FAILED_TO_START, rank, rank->exit_code);
+        break;
+    default:
+        if (local && failed_rank(*rank, state)) {
+            report_rank(*rank, state);
+        }
+        break;
+    }
+    if (local || state == ORTE_PROC_STATE_KILLED_BY_CMD) {
+        // However it ended, its end is to be counted.
+        ORTE_ACTIVATE_PROC_STATE(&rank->name, ORTE_PROC_STATE_WAITPID_FIRED);
+        if (!local) {
+            ORTE_FLAG_SET(rank, ORTE_PROC_FLAG_IOF_COMPLETE);
+        }
+    }
+    if (orte_orteds_term_ordered) {
+        if (local) {
+            ORTE_FLAG_UNSET(rank, ORTE_PROC_FLAG_ALIVE);
+        }
+        self.check_all_gone();
+    }
+}
+
+void on_proc_error(int, short, void *data) noexcept
+{
+    auto *caddy = static_cast<orte_state_caddy_t *>(data);
+    const orte_process_name_t name = caddy->name;
+    const orte_proc_state_t state = caddy->proc_state;
+    OBJ_RELEASE(caddy);
+    if (orte_finalizing) {
+        return;
+    }
+    orte_job_t *const job = orte_get_job_data_object(name.jobid);
+    orte_proc_t *const proc =
+        job == nullptr ? nullptr
+                       : static_cast<orte_proc_t *>(
+                             opal_pointer_array_get_item(job->procs, static_cast<int>(name.vpid)));
+    if (proc == nullptr) {
+        return;
+    }
+    story(5, "state %s of %s", orte_proc_state_to_str(state), ORTE_NAME_PRINT(&name));
+    if (name.jobid == ORTE_PROC_MY_NAME->jobid) {
+        if (name.vpid != ORTE_PROC_MY_NAME->vpid) {
+            on_daemon_state(proc, state);
+        }
+    } else if (!channel_trouble(state)) {
+        on_rank_state(job, proc, state);
+    }
+}
+
+void on_job_error(int, short, void *data) noexcept
+{
+    auto *caddy = static_cast<orte_state_caddy_t *>(data);
+    orte_job_t *const job = caddy->jdata;
+    const orte_job_state_t state = caddy->job_state;
+    OBJ_RELEASE(caddy);
+    if (orte_finalizing) {
+        return;
+    }
+    Daemon::get().set_exit_code(ORTE_ERROR_DEFAULT_EXIT_CODE);
+    if (job == nullptr) {
+        ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_FORCED_EXIT);
+        return;
+    }
+    job->state = state;
+    if (state == ORTE_JOB_STATE_NEVER_LAUNCHED || state == ORTE_JOB_STATE_ALLOC_FAILED ||
+        state == ORTE_JOB_STATE_MAP_FAILED || state == ORTE_JOB_STATE_CANNOT_LAUNCH) {
+        // Nothing was started: the reason was shown where it arose. The job counts as ended.
+        if (ORTE_LOCAL_JOBID(job->jobid) == 1) {
+            orte_never_launched = true;
+        }
+        orte_routing_is_enabled = false;
+        job->num_terminated = job->num_procs;
+        ORTE_ACTIVATE_JOB_STATE(job, ORTE_JOB_STATE_TERMINATED);
+        return;
+    }
+    Daemon::get().end_job(job, state, nullptr, ORTE_ERROR_DEFAULT_EXIT_CODE);
+}
+
+/// The runtime's call for trouble from which it knows no way out.
+void abort_job(int code, char *format, ...) noexcept
+{
+    if (orte_abnormal_term_ordered) {
+        return;
+    }
+    char text[512] = "";
+    if (format != nullptr) {
+        va_list arguments;
+        va_start(arguments, format);
+        std::vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+    }
+    orte_show_help("help-errmgr-radixft.txt", "runtime-abort", true, orte_process_info.nodename,
+                   text);
+    if (orte_never_launched) {
+        Daemon::get().set_exit_code(code);
+        orte_quit(0, 0, nullptr);
+        return;
+    }
+    Daemon::get().end_job(nullptr, ORTE_JOB_STATE_FAILED_TO_LAUNCH, nullptr, code);
+}
+
+int init() noexcept
+{
+    const int rc = Daemon::get().start();
+    if (rc != ORTE_SUCCESS) {
+        return rc;
+    }
+    orte_state.add_job_state(ORTE_JOB_STATE_ERROR, on_job_error, ORTE_ERROR_PRI);
+    // Behind the messages that a daemon sent before its connection broke.
+    orte_state.add_proc_state(ORTE_PROC_STATE_COMM_FAILED, on_proc_error, ORTE_MSG_PRI);
+    orte_state.add_proc_state(ORTE_PROC_STATE_ERROR, on_proc_error, ORTE_ERROR_PRI);
+    orte_state.set_proc_state_callback(ORTE_PROC_STATE_TERMINATED, on_terminated);
+    orte_state.set_job_state_callback(ORTE_JOB_STATE_TERMINATED, on_job_terminated);
+    return ORTE_SUCCESS;
+}
+
+int finalize() noexcept
+{
+    Daemon::get().stop();
+    return ORTE_SUCCESS;
+}
+
+} // namespace
+
+orte_errmgr_base_module_t mpirun_module = {
+    .init = init,
+    .finalize = finalize,
+    .logfn = orte_errmgr_base_log,
+    .abort = abort_job,
+    .abort_peers = orte_errmgr_base_abort_peers,
+};
+
+} // namespace ft::radixft

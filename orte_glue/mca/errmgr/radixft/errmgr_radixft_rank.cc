@@ -1,0 +1,116 @@
+// The error manager in a rank: learns of deaths, and dies with its daemon.
+#include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
+
+#include "opal/process/deaths.hpp"
+#include "opal/process/keys.hpp"
+
+#include <sys/prctl.h>
+
+namespace ft::radixft {
+
+namespace {
+
+std::size_t handler = SIZE_MAX;
+
+void on_event(int status, const opal_process_name_t *source, opal_list_t *info, opal_list_t *,
+              opal_pmix_notification_complete_fn_t done, void *data) noexcept
+{
+    if (status == OPAL_ERR_PROC_ABORTED) {
+        process::Death death{{source->jobid, source->vpid}, 0};
+        bool ours = false;
+        for (opal_list_item_t *item = info == nullptr ? nullptr : opal_list_get_first(info);
+             item != nullptr && item != opal_list_get_end(info); item = opal_list_get_next(item)) {
+            const auto *value = reinterpret_cast<const opal_value_t *>(item);
+            if (value->key == nullptr) {
+                continue;
+            }
+            if (std::strcmp(value->key, OPAL_PMIX_EVENT_AFFECTED_PROC) == 0 &&
+                value->type == OPAL_NAME) {
+                death.who = {value->data.name.jobid, value->data.name.vpid};
+            } else if (std::strcmp(value->key, process::epoch_key) == 0 &&
+                       value->type == OPAL_UINT64) {
+                death.epoch = value->data.uint64;
+                ours = true;
+            }
+        }
+        if (ours) {
+            process::declare_dead(death);
+        }
+    }
+    // The chain ends here: the handler behind it would abort this rank.
+    if (done != nullptr) {
+        done(OPAL_ERR_HANDLERS_COMPLETE, nullptr, nullptr, nullptr, data);
+    }
+}
+
+struct Registration {
+    orte_lock_t lock;
+    int status = OPAL_ERROR;
+};
+
+void on_registered(int status, std::size_t reference, void *data) noexcept
+{
+    auto *registration = static_cast<Registration *>(data);
+    handler = reference;
+    registration->status = status;
+    ORTE_POST_OBJECT(registration);
+    ORTE_WAKEUP_THREAD(&registration->lock);
+}
+
+int init() noexcept
+{
+    // An orphan would hold its node for ever. The parent may have died before this call: then
+    // nothing is owed to anybody any more.
+    const pid_t parent = getppid();
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+        return ORTE_ERROR;
+    }
+    opal_list_t codes;
+    OBJ_CONSTRUCT(&codes, opal_list_t);
+    opal_value_t *const code = OBJ_NEW(opal_value_t);
+    code->type = OPAL_INT;
+    code->data.integer = OPAL_ERR_PROC_ABORTED;
+    opal_list_append(&codes, &code->super);
+    opal_list_t directives;
+    OBJ_CONSTRUCT(&directives, opal_list_t);
+    opal_value_t *const name = OBJ_NEW(opal_value_t);
+    name->key = strdup(OPAL_PMIX_EVENT_HDLR_NAME);
+    name->type = OPAL_STRING;
+    name->data.string = strdup("ompi-ft-radixft");
+    opal_list_append(&directives, &name->super);
+    Registration registration;
+    ORTE_CONSTRUCT_LOCK(&registration.lock);
+    opal_pmix.register_evhandler(&codes, &directives, on_event, on_registered, &registration);
+    ORTE_WAIT_THREAD(&registration.lock);
+    ORTE_DESTRUCT_LOCK(&registration.lock);
+    OPAL_LIST_DESTRUCT(&codes);
+    OPAL_LIST_DESTRUCT(&directives);
+    return registration.status == OPAL_SUCCESS ? ORTE_SUCCESS : ORTE_ERROR;
+}
+
+int finalize() noexcept
+{
+    if (handler != SIZE_MAX) {
+        opal_pmix.deregister_evhandler(handler, nullptr, nullptr);
+        handler = SIZE_MAX;
+    }
+    return ORTE_SUCCESS;
+}
+
+int abort_peers(orte_process_name_t *, orte_std_cntr_t, int code) noexcept
+{
+    orte_errmgr_base_abort(code, nullptr);
+    return ORTE_SUCCESS;
+}
+
+} // namespace
+
+orte_errmgr_base_module_t rank_module = {
+    .init = init,
+    .finalize = finalize,
+    .logfn = orte_errmgr_base_log,
+    .abort = orte_errmgr_base_abort,
+    .abort_peers = abort_peers,
+};
+
+} // namespace ft::radixft

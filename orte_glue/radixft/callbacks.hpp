@@ -1,0 +1,26 @@
+/// The functions of radixft that the runtime calls, and the tags of its messages. No exception
+/// leaves them.
+#pragma once
+
+#include "orte_glue/radixft/daemon.hpp"
+
+namespace ft::radixft {
+
+/// Messages of the membership protocol, sealed.
+inline constexpr orte_rml_tag_t protocol_tag = ORTE_RML_TAG_MAX + 71;
+/// Messages of DeathSpread and Gather, and farewells; sealed too.
+inline constexpr orte_rml_tag_t glue_tag = ORTE_RML_TAG_MAX + 72;
+/// READY and GO.
+inline constexpr orte_rml_tag_t launch_tag = ORTE_RML_TAG_MAX + 73;
+
+struct Callbacks {
+    static void received(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
+                         orte_rml_tag_t tag, void *data) noexcept;
+    static void sent(int status, orte_process_name_t *peer, opal_buffer_t *buffer,
+                     orte_rml_tag_t tag, void *data) noexcept;
+    static void timer(int fd, short flags, void *data) noexcept;
+    /// Calls `what` from the event base, after whatever runs now.
+    static void later(void (*what)()) noexcept;
+};
+
+} // namespace ft::radixft

@@ -1,0 +1,307 @@
+#include "orte_glue/radixft/daemon.hpp"
+
+#include "orte_glue/radixft/callbacks.hpp"
+
+#include "opal/ft/base/wire.hpp"
+#include "opal/mca/help_dir.hpp"
+
+#include <sys/random.h>
+
+#include <new>
+
+namespace ft::radixft {
+
+using namespace base::literals;
+
+namespace {
+
+/// Between repetitions of what the two small protocols have not been answered.
+constexpr base::Duration tick = 100_ms;
+/// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
+constexpr std::uint32_t format = 1;
+constexpr std::uint32_t magic = 0x78646172; // "radx"
+
+} // namespace
+
+base::Time monotonic_now() noexcept
+{
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return base::Time::from_ns(t.tv_sec * 1'000'000'000LL + t.tv_nsec);
+}
+
+std::int64_t wall_us() noexcept
+{
+    timespec t{};
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec * 1'000'000LL + t.tv_nsec / 1000;
+}
+
+void story(int level, const char *format_text, ...) noexcept
+{
+    const int stream = orte_errmgr_base_framework.framework_output;
+    if (opal_output_get_verbosity(stream) < level) {
+        return;
+    }
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format_text);
+    std::vsnprintf(line, sizeof line, format_text, arguments);
+    va_end(arguments);
+    const std::int64_t now = wall_us();
+    opal_output(stream, "radixft [daemon %u] %lld.%06lld %s", ORTE_PROC_MY_NAME->vpid,
+                static_cast<long long>(now / 1000000), static_cast<long long>(now % 1000000), line);
+}
+
+std::string host_name(NodeId id)
+{
+    const orte_job_t *daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
+    if (daemons != nullptr) {
+        const auto *proc = static_cast<const orte_proc_t *>(
+            opal_pointer_array_get_item(daemons->procs, static_cast<int>(id)));
+        if (proc != nullptr && proc->node != nullptr && proc->node->name != nullptr) {
+            return proc->node->name;
+        }
+    }
+    return "unknown";
+}
+
+Daemon &Daemon::get() noexcept
+{
+    // Never destroyed: the runtime's frameworks close in an order of their own.
+    static Daemon *const the_daemon = new Daemon;
+    return *the_daemon;
+}
+
+bool Daemon::is_root() const
+{
+    if (session_ && session_->engine().view()) {
+        return session_->engine().view()->root() == self_;
+    }
+    return self_ == 0;
+}
+
+int Daemon::start() noexcept
+{
+    mca::add_help_dir();
+    const std::string fault = parameters().fault();
+    if (!fault.empty()) {
+        orte_show_help("help-errmgr-radixft.txt", "bad-parameter", true, fault.c_str());
+        return ORTE_ERR_SILENT;
+    }
+    self_ = ORTE_PROC_MY_NAME->vpid;
+    started_at_ = monotonic_now();
+    started_wall_us_ = wall_us();
+    spread_ = std::make_unique<DeathSpread>(self_);
+    gather_ = std::make_unique<Gather>(
+        self_, [this](NodeId id, const Bytes &signature) { return gone(id, signature); });
+    // Until GO, mpirun is the root of everything and has no children.
+    spread_->on_view(0, 0, {});
+    gather_->on_root(0);
+    if (is_root() && getrandom(key_.data(), key_.size(), 0) != static_cast<ssize_t>(key_.size())) {
+        orte_show_help("help-errmgr-radixft.txt", "no-key", true, std::strerror(errno));
+        return ORTE_ERR_SILENT;
+    }
+    for (const orte_rml_tag_t tag : {protocol_tag, glue_tag, launch_tag}) {
+        orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, tag, ORTE_RML_PERSISTENT, Callbacks::received,
+                                nullptr);
+    }
+    opal_event_evtimer_set(orte_event_base, &timer_, Callbacks::timer, nullptr);
+    opal_event_set_priority(&timer_, ORTE_MSG_PRI);
+    armed_for_ = base::Time::never();
+    tick_at_ = started_at_ + tick;
+    started_ = true;
+    arm_timer();
+    return ORTE_SUCCESS;
+}
+
+void Daemon::stop() noexcept
+{
+    if (!started_) {
+        return;
+    }
+    started_ = false;
+    opal_event_evtimer_del(&timer_);
+    if (ORTE_PROC_IS_HNP) {
+        summarize();
+    }
+    story(2, "leaves; %llu messages dropped", static_cast<unsigned long long>(dropped_));
+    log_.close();
+}
+
+void Daemon::arm_timer()
+{
+    if (!started_) {
+        return;
+    }
+    base::Time next = tick_at_;
+    if (session_) {
+        next = std::min(next, session_->engine().next_deadline());
+    }
+    if (next == armed_for_) {
+        return;
+    }
+    armed_for_ = next;
+    const std::int64_t us = std::max<std::int64_t>((next - monotonic_now()).us() + 1, 1);
+    timeval tv{.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+    opal_event_evtimer_add(&timer_, &tv);
+}
+
+void Daemon::on_timer()
+{
+    armed_for_ = base::Time::never();
+    const base::Time now = monotonic_now();
+    if (session_ && now >= session_->engine().next_deadline()) {
+        session_->time(now);
+    }
+    if (now >= tick_at_) {
+        tick_at_ = now + tick;
+        jobs_.learn();
+        spread_->tick();
+        gather_->tick();
+        check_launch(now);
+    }
+    flush();
+    arm_timer();
+}
+
+void Daemon::on_wireup() noexcept
+{
+    // The runtime stores the addresses right after it has called this: look when it has returned.
+    if (started_ && self_ != 0 && !session_) {
+        Callbacks::later([] { get().send_ready(); });
+    }
+}
+
+void Daemon::send_ready()
+{
+    if (session_ || !orte_routed_base.routing_enabled) {
+        return;
+    }
+    Bytes body(4 + 4 + 4);
+    base::WireWriter out(body);
+    out.u32(magic);
+    out.u32(format);
+    out.u32(orte_process_info.num_procs);
+    send(0, launch_tag, body);
+    story(2, "is ready");
+}
+
+void Daemon::on_ready(NodeId from, base::WireReader &in)
+{
+    const std::uint32_t their_format = in.u32();
+    const std::uint32_t their_count = in.u32();
+    if (!in.complete() || self_ != 0 || over_) {
+        ++dropped_;
+        return;
+    }
+    if (their_format != format) {
+        launch_failed("the daemon on " + host_name(from) +
+                      " speaks another version of radixft's protocol: install the same version of "
+                      "ompi-ft on all "
+                      "hosts");
+        return;
+    }
+    if (session_) {
+        // A daemon that was added later. It takes part in launches, but is no member of the view.
+        story(1, "daemon %u on %s came after the start and is not watched", from,
+              host_name(from).c_str());
+        return;
+    }
+    if (their_count != orte_process_info.num_procs) {
+        return;
+    }
+    ready_.insert(from);
+    if (ready_.size() + 1 < orte_process_info.num_procs) {
+        return;
+    }
+    const Parameters &p = parameters();
+    Bytes go(4 + 4 + 4 + key_.size() + 6 * 4);
+    base::WireWriter out(go);
+    out.u32(magic);
+    out.u32(format);
+    out.u32(orte_process_info.num_procs);
+    out.bytes(key_);
+    for (const int value : {p.arity, p.heartbeat_ms, p.suspect_floor_ms, p.suspect_ceiling_ms,
+                            p.probe_ms, p.minority_wait_ms}) {
+        out.u32(static_cast<std::uint32_t>(value));
+    }
+    for (const NodeId id : ready_) {
+        send(id, launch_tag, go);
+    }
+    begin(orte_process_info.num_procs);
+}
+
+void Daemon::on_go(base::WireReader &in)
+{
+    Parameters p = parameters();
+    const std::uint32_t their_format = in.u32();
+    const std::uint32_t daemons = in.u32();
+    const auto key = in.bytes(key_.size());
+    for (int *value : {&p.arity, &p.heartbeat_ms, &p.suspect_floor_ms, &p.suspect_ceiling_ms,
+                       &p.probe_ms, &p.minority_wait_ms}) {
+        *value = static_cast<int>(in.u32());
+    }
+    if (!in.complete() || their_format != format || session_ || self_ >= daemons ||
+        !p.fault().empty()) {
+        ++dropped_;
+        return;
+    }
+    parameters() = p;
+    std::copy(key.begin(), key.end(), key_.begin());
+    begin(daemons);
+}
+
+void Daemon::begin(std::uint32_t daemons)
+{
+    const Parameters &p = parameters();
+    if (p.log_dir != nullptr && p.log_dir[0] != '\0') {
+        const std::string path = std::string(p.log_dir) + "/radixft-" +
+                                 std::to_string(ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid)) + "-" +
+                                 std::to_string(self_) + ".log";
+        log_.open(path);
+        if (!log_) {
+            orte_show_help("help-errmgr-radixft.txt", "no-log", true, path.c_str(),
+                           std::strerror(errno));
+        }
+    }
+    sealer_.emplace(key_);
+    session_ = std::make_unique<Session>(p.engine(), self_, daemons, monotonic_now(),
+                                         log_.is_open() ? &log_ : nullptr);
+    story(1, "begins: %u daemons, arity %d", daemons, p.arity);
+    apply_view();
+    for (const auto &[from, bytes] : std::exchange(early_, {})) {
+        on_protocol(from, bytes);
+    }
+    flush();
+    arm_timer();
+}
+
+void Daemon::check_launch(base::Time now)
+{
+    const int wait = parameters().launch_wait_ms;
+    if (self_ != 0 || session_ || over_ || wait == 0 || orte_process_info.num_procs < 2 ||
+        orte_finalizing || orte_orteds_term_ordered ||
+        now - started_at_ < base::Duration::from_ms(wait)) {
+        return;
+    }
+    std::string missing;
+    for (NodeId id = 1; id < orte_process_info.num_procs; ++id) {
+        if (!ready_.contains(id)) {
+            missing += (missing.empty() ? "" : ", ") + host_name(id);
+        }
+    }
+    launch_failed(
+        "no sign of readiness within " + std::to_string(wait) +
+        " ms (errmgr_radixft_launch_wait) from: " + missing +
+        ". Is the host up, can mpirun's remote shell start a daemon there, and is ompi-ft "
+        "installed there too?");
+}
+
+void Daemon::launch_failed(const std::string &why)
+{
+    orte_show_help("help-errmgr-radixft.txt", "launch-failed", true, why.c_str());
+    end_job(nullptr, ORTE_JOB_STATE_FAILED_TO_LAUNCH, nullptr, ORTE_ERROR_DEFAULT_EXIT_CODE);
+}
+
+} // namespace ft::radixft

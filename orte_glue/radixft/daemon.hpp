@@ -1,0 +1,160 @@
+/// What one daemon (mpirun is daemon 0) does for radixft, and what the three components share.
+///
+/// It owns the membership engine and the two small protocols beside it (death_spread.hpp,
+/// gather.hpp), carries their messages over the runtime's channel, keeps their time on the
+/// runtime's event base, and turns what they say into the runtime's terms: routes, job accounting,
+/// events for the ranks. The launch goes like this: a daemon that has everybody's address tells
+/// mpirun READY; when all have, mpirun answers GO with the key of the protocol's seal and its
+/// parameters, and all begin in the same view. Until then mpirun alone minds the daemons.
+/// Everything runs in the thread of the event base.
+#pragma once
+
+#include "orte_glue/orte_prelude.hpp"
+
+#include "orte_glue/radixft/death_spread.hpp"
+#include "orte_glue/radixft/gather.hpp"
+#include "orte_glue/radixft/jobs.hpp"
+#include "orte_glue/radixft/parameters.hpp"
+#include "orte_glue/radixft/session.hpp"
+
+#include "opal/ft/base/wire.hpp"
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace ft::radixft {
+
+/// What the end of the job tells about one daemon that was lost.
+struct NodeLoss {
+    NodeId id = no_node;
+    std::string host;
+    membership::Grade grade = membership::Grade::suspected;
+    std::int64_t noticed_us = 0; ///< wall clock
+    std::int64_t installed_us = 0;
+    std::int64_t stabilized_ns = 0; ///< the paper's T_s; 0 when another daemon was root
+    Epoch epoch = 0;
+};
+
+class Daemon {
+  public:
+    /// The one of this process. Only for mpirun and daemons of a job that asked for radixft.
+    static Daemon &get() noexcept;
+
+    /// From the error manager's init and finalize.
+    int start() noexcept;
+    void stop() noexcept;
+
+    /// From routed: addresses or the number of daemons changed.
+    void on_wireup() noexcept;
+    /// Whether messages to this daemon make sense.
+    bool reachable(NodeId id) const noexcept { return !lost_.contains(id); }
+
+    /// From the error manager: the channel lost its connection to a daemon, or could not get one.
+    void connection_lost(NodeId id) noexcept;
+    /// At mpirun: the command that had started a daemon ended with an error.
+    void launcher_reports(orte_proc_t &daemon) noexcept;
+    /// At a daemon: the same as connection_lost(), also for the time before the job has begun.
+    void peer_left(NodeId id) noexcept;
+    /// At mpirun: its exit code if it has none yet. The runtime sets one of its own when a remote
+    /// shell fails, which a lost daemon must not leave behind.
+    void set_exit_code(int code) noexcept;
+    /// A rank of this daemon died without having finalized.
+    void rank_died(const orte_proc_t &rank, Cause cause) noexcept;
+
+    /// From grpcomm.
+    int allgather(orte_grpcomm_coll_t *coll, opal_buffer_t *data) noexcept;
+
+    /// At mpirun: ends the whole job with a message that was shown before.
+    void end_job(orte_job_t *job, orte_job_state_t state, orte_proc_t *culprit, int code) noexcept;
+    /// A daemon went as it was told to: nothing is sent there any more.
+    void has_left(NodeId id) noexcept { lost_.insert(id); }
+    /// After every loss of a daemon while the job ends: is everybody gone?
+    void check_all_gone() noexcept;
+
+    const DeathSpread *deaths() const { return spread_.get(); }
+    bool is_root() const;
+
+  private:
+    friend struct Callbacks;
+
+    // daemon.cc
+    void arm_timer();
+    void on_timer();
+    void send_ready();
+    void on_ready(NodeId from, base::WireReader &in);
+    void on_go(base::WireReader &in);
+    void begin(std::uint32_t daemons);
+    void check_launch(base::Time now);
+    void launch_failed(const std::string &why);
+
+    // daemon_messages.cc
+    void send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes);
+    void send(const Outgoing &message);
+    void on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte> bytes);
+    void on_protocol(NodeId from, std::span<const std::byte> bytes);
+    void on_glue(NodeId from, std::span<const std::byte> bytes);
+
+    // daemon_events.cc
+    void flush();
+    void flush_glue();
+    void on_event(const membership::Event &event);
+    void on_installed(const membership::Event &event);
+    void apply_view();
+    void on_announced(const RankDeath &death);
+    void account(const RankDeath &death);
+    void tell_ranks(const RankDeath &death);
+    void complete(const Gather::Done &done);
+    bool gone(NodeId id, const Bytes &signature);
+    void end_here(const char *topic);
+    void take_over();
+    bool in_mpi_init(const orte_proc_t &dead) const;
+
+    // summary.cc
+    void summarize() const;
+
+    NodeId self_ = 0;
+    bool started_ = false;
+    Jobs jobs_;
+    std::unique_ptr<DeathSpread> spread_;
+    std::unique_ptr<Gather> gather_;
+    std::unique_ptr<Session> session_;
+    std::optional<membership::Sealer> sealer_;
+    membership::Key key_{};
+    std::ofstream log_;
+    std::vector<std::pair<NodeId, Bytes>> early_; ///< protocol messages that came before GO
+    std::set<NodeId> sealing_;                    ///< have sent something sealed
+    std::set<NodeId> ready_;                      ///< at mpirun, during the launch
+    std::set<NodeId> lost_;                       ///< nothing is sent there any more
+    std::set<NodeId> knocked_;                  ///< a knock is under way: nothing is sent meanwhile
+    std::map<NodeId, std::int64_t> doubted_us_; ///< when doubt began
+    std::map<NodeId, NodeLoss> losses_;
+    std::pair<Epoch, std::int64_t>
+        stabilized_; ///< the last view that all voted for here, and its T_s in ns
+    base::Time started_at_;
+    base::Time announced_at_; ///< at the root: the oldest announcement that not everybody has
+    std::map<Rank, std::int64_t> spread_us_; ///< how long the announcement of a death took
+    std::int64_t started_wall_us_ = 0;
+    bool waiting_for_spread_ = false;
+    int exit_code_ = 0;
+    bool over_ = false; ///< the job is being ended
+    std::uint64_t dropped_ = 0;
+    opal_event_t timer_;
+    base::Time armed_for_;
+    base::Time tick_at_;
+};
+
+/// The present on the clock that the engine is given, and on the wall.
+base::Time monotonic_now() noexcept;
+std::int64_t wall_us() noexcept;
+
+/// A line of the story of what happens, for errmgr_base_verbose >= level.
+void story(int level, const char *format, ...) noexcept __attribute__((format(printf, 2, 3)));
+
+/// The host name of a daemon, for messages; "unknown" when there is none.
+std::string host_name(NodeId id);
+
+} // namespace ft::radixft

@@ -1,0 +1,528 @@
+// What the engine and the small protocols say, in the runtime's terms.
+#include "orte_glue/radixft/daemon.hpp"
+
+#include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/probe.hpp"
+
+#include "opal/process/keys.hpp"
+
+namespace ft::radixft {
+
+using namespace base::literals;
+using membership::Event;
+
+namespace {
+
+/// How long a host has to refuse a knock before its daemon is probed through the protocol instead.
+constexpr base::Duration knock_patience = 50_ms;
+
+/// The contact string of a daemon, empty if the runtime has none.
+std::string contact(NodeId id)
+{
+    orte_process_name_t name = *ORTE_PROC_MY_NAME;
+    name.vpid = id;
+    char *uri = nullptr;
+    int rc = OPAL_ERROR;
+    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_PMIX_PROC_URI, &name, &uri, OPAL_STRING);
+    std::string text;
+    if (rc == OPAL_SUCCESS && uri != nullptr) {
+        text = uri;
+        std::free(uri);
+    } else if (id == 0 && orte_process_info.my_hnp_uri != nullptr) {
+        text = orte_process_info.my_hnp_uri;
+    }
+    return text;
+}
+
+orte_proc_t *daemon_object(NodeId id)
+{
+    const orte_job_t *daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
+    return daemons == nullptr ? nullptr
+                              : static_cast<orte_proc_t *>(opal_pointer_array_get_item(
+                                    daemons->procs, static_cast<int>(id)));
+}
+
+} // namespace
+
+void Daemon::connection_lost(NodeId id) noexcept
+{
+    if (!started_ || id == self_ || lost_.contains(id) || !knocked_.insert(id).second) {
+        return;
+    }
+    doubted_us_.emplace(id, wall_us());
+    story(2, "lost the connection to daemon %u, knocks at its port", id);
+    knock(contact(id), knock_patience, [id](Knock answer) {
+        Daemon &self = get();
+        self.knocked_.erase(id);
+        if (!self.started_) {
+            return;
+        }
+        story(2, "knock at daemon %u: %s", id,
+              answer == Knock::refused    ? "refused"
+              : answer == Knock::accepted ? "accepted"
+                                          : "silence");
+        if (!self.session_) {
+            if (self.self_ == 0 && answer == Knock::refused) {
+                self.launch_failed("the daemon on " + host_name(id) +
+                                   " ended before the job had begun");
+            }
+            return;
+        }
+        if (answer == Knock::refused) {
+            self.lost_.insert(id);
+            self.session_->proof(monotonic_now(), id, membership::ProofKind::refused);
+        } else {
+            self.session_->suspicion(monotonic_now(), id);
+        }
+        self.flush();
+        self.arm_timer();
+    });
+}
+
+void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
+{
+    orte_exit_status = exit_code_;
+    if (over_) {
+        return;
+    }
+    if (!session_) {
+        const std::string host = host_name(daemon.name.vpid);
+        launch_failed("the daemon on " + host +
+                      " could not be started, or ended before the job had begun: mpirun's remote "
+                      "shell returned " +
+                      std::to_string(WIFEXITED(daemon.exit_code) ? WEXITSTATUS(daemon.exit_code)
+                                                                 : daemon.exit_code));
+        return;
+    }
+    // The shell's end says little about the daemon's.
+    daemon.state = ORTE_PROC_STATE_RUNNING;
+    connection_lost(daemon.name.vpid);
+}
+
+void Daemon::peer_left(NodeId id) noexcept
+{
+    if (session_ && !orte_orteds_term_ordered) {
+        connection_lost(id);
+        return;
+    }
+    if (id == 0) {
+        // mpirun is gone, and the job either has not begun or is over.
+        story(1, "mpirun is gone: leaves");
+        over_ = true;
+        orte_odls.kill_local_procs(nullptr);
+        ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);
+    }
+}
+
+void Daemon::set_exit_code(int code) noexcept
+{
+    if (exit_code_ == 0 && code != 0) {
+        exit_code_ = code;
+        orte_exit_status = code;
+    }
+}
+
+void Daemon::flush()
+{
+    while (session_) {
+        const membership::Output out = session_->take();
+        if (out.messages.empty() && out.events.empty()) {
+            break;
+        }
+        for (const membership::Message &m : out.messages) {
+            send(m.to, protocol_tag, sealer_->seal(m));
+        }
+        for (const Event &event : out.events) {
+            on_event(event);
+        }
+    }
+    flush_glue();
+}
+
+void Daemon::flush_glue()
+{
+    if (!spread_) {
+        return;
+    }
+    for (bool again = true; again;) {
+        again = false;
+        for (const Outgoing &message : spread_->take_outgoing()) {
+            send(message);
+        }
+        for (const RankDeath &death : spread_->take_news()) {
+            on_announced(death);
+            again = true;
+        }
+        for (const Outgoing &message : gather_->take_outgoing()) {
+            send(message);
+        }
+        for (const Gather::Done &done : gather_->take_done()) {
+            complete(done);
+            again = true;
+        }
+    }
+    if (waiting_for_spread_ && spread_->everybody_knows()) {
+        waiting_for_spread_ = false;
+        const std::int64_t us = (monotonic_now() - announced_at_).us();
+        for (const auto &[who, death] : spread_->known()) {
+            spread_us_.emplace(who, us);
+        }
+        story(1, "every daemon knows, after %lld us", static_cast<long long>(us));
+    }
+}
+
+void Daemon::on_event(const Event &event)
+{
+    if (orte_orteds_term_ordered) {
+        // The job is over and daemons leave one by one: that is no failure. But who is silent will
+        // not leave.
+        if (event.kind == Event::Kind::believed) {
+            if (orte_proc_t *const proc = daemon_object(event.who.id); proc != nullptr) {
+                ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
+            }
+            check_all_gone();
+        }
+        return;
+    }
+    switch (event.kind) {
+    case Event::Kind::installed:
+        on_installed(event);
+        break;
+    case Event::Kind::stabilized:
+        story(1, "all votes for view %llu are in after %lld us",
+              static_cast<unsigned long long>(event.view ? event.view->epoch() : 0),
+              static_cast<long long>(event.elapsed.us()));
+        stabilized_ = {event.view ? event.view->epoch() : 0, event.elapsed.ns()};
+        break;
+    case Event::Kind::believed:
+        doubted_us_.emplace(event.who.id, wall_us());
+        story(1, "believes daemon %u dead (%s)", event.who.id,
+              event.grade == membership::Grade::suspected ? "it is silent" : "proven");
+        break;
+    case Event::Kind::refuted:
+        doubted_us_.erase(event.who.id);
+        story(1, "daemon %u lives after all", event.who.id);
+        break;
+    case Event::Kind::suspended:
+        story(1, "reaches no majority of the daemons, and waits");
+        break;
+    case Event::Kind::resumed:
+        story(1, "reaches a majority of the daemons again");
+        break;
+    case Event::Kind::evicted:
+        end_here("evicted");
+        break;
+    case Event::Kind::ended:
+        end_here("minority");
+        break;
+    case Event::Kind::left:
+        break;
+    }
+}
+
+void Daemon::on_installed(const Event &event)
+{
+    story(1, "installed view %llu: %u daemons, %u messages",
+          static_cast<unsigned long long>(event.view->epoch()), event.view->size(), event.messages);
+    if (event.change) {
+        for (const membership::Removed &gone_one : event.change->removed) {
+            NodeLoss &loss = losses_[gone_one.id];
+            const auto doubt = doubted_us_.find(gone_one.id);
+            loss.id = gone_one.id;
+            loss.host = host_name(gone_one.id);
+            loss.grade = gone_one.grade;
+            loss.installed_us = wall_us();
+            loss.noticed_us = doubt == doubted_us_.end() ? loss.installed_us : doubt->second;
+            loss.epoch = event.view->epoch();
+            loss.stabilized_ns = stabilized_.first == loss.epoch ? stabilized_.second : 0;
+            // An evicted one may live and must be told so; a dead one would only make the channel
+            // complain.
+            if (gone_one.grade != membership::Grade::suspected) {
+                lost_.insert(gone_one.id);
+            }
+            if (orte_proc_t *const proc = daemon_object(gone_one.id); proc != nullptr) {
+                ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
+            }
+        }
+    }
+    if (event.view->root() == self_ && !ORTE_PROC_IS_HNP) {
+        take_over();
+    }
+    if (event.view->root() != ORTE_PROC_MY_HNP->vpid) {
+        ORTE_PROC_MY_HNP->vpid = event.view->root();
+    }
+    apply_view();
+    check_all_gone();
+}
+
+void Daemon::apply_view()
+{
+    const membership::ViewPtr &view = session_->engine().view();
+    std::vector<NodeId> children;
+    view->children(self_, children);
+    spread_->on_view(view->epoch(), view->root(), children);
+    gather_->on_root(view->root());
+    if (view->root() != self_ || over_) {
+        return;
+    }
+    // Of all daemons ever lost: the root that had to announce their ranks' deaths may have died
+    // over it.
+    for (const auto &[id, loss] : losses_) {
+        if (loss.id == no_node) {
+            continue;
+        }
+        for (const Rank who : jobs_.ranks_on(id)) {
+            spread_->report(
+                {who, id, Cause::node_died, 128 + SIGKILL, loss.epoch, loss.noticed_us});
+        }
+    }
+    gather_->recheck();
+}
+
+void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
+{
+    if (!started_ || over_ || orte_orteds_term_ordered) {
+        return;
+    }
+    jobs_.learn();
+    spread_->report(
+        {{rank.name.jobid, rank.name.vpid}, self_, cause, rank.exit_code, 0, wall_us()});
+    flush();
+    arm_timer();
+}
+
+bool Daemon::in_mpi_init(const orte_proc_t &dead) const
+{
+    const auto job = jobs_.all().find(dead.name.jobid);
+    if (job == jobs_.all().end()) {
+        return true;
+    }
+    const std::vector<NodeId> &hosts = job->second;
+    if (std::all_of(hosts.begin(), hosts.end(), [&](NodeId id) { return id == hosts.front(); })) {
+        // Fences under one daemon are the PMIx server's own affair. It lets the others go on
+        // without a client that has broken off, but waits for ever for one that never came.
+        return !ORTE_FLAG_TEST(&dead, ORTE_PROC_FLAG_REG) && hosts.front() == self_;
+    }
+    // MPI_Init passes the modex and a barrier, or the barrier alone when the modex is left for
+    // later.
+    const std::uint32_t fences = opal_pmix_base_async_modex ? 1 : 2;
+    const Rank all{dead.name.jobid, every_rank};
+    return gather_->completed(encode_signature({&all, 1})) < fences;
+}
+
+void Daemon::on_announced(const RankDeath &death)
+{
+    story(1, "rank %u of job %u on daemon %u is dead (%s), epoch %llu", death.who.vpid,
+          ORTE_LOCAL_JOBID(death.who.jobid), death.host,
+          death.cause == Cause::node_died ? "with its daemon"
+          : death.cause == Cause::signal  ? "by a signal"
+                                          : "it exited",
+          static_cast<unsigned long long>(death.epoch));
+    if (over_) {
+        return;
+    }
+    if (is_root() && !waiting_for_spread_) {
+        waiting_for_spread_ = true;
+        announced_at_ = monotonic_now();
+    }
+    tell_ranks(death);
+    if (ORTE_PROC_IS_HNP) {
+        account(death);
+    }
+    gather_->recheck();
+}
+
+void Daemon::account(const RankDeath &death)
+{
+    orte_job_t *const job = orte_get_job_data_object(death.who.jobid);
+    if (job == nullptr || orte_orteds_term_ordered) {
+        return;
+    }
+    auto *const proc = static_cast<orte_proc_t *>(
+        opal_pointer_array_get_item(job->procs, static_cast<int>(death.who.vpid)));
+    if (proc == nullptr || ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_RECORDED)) {
+        return;
+    }
+    proc->exit_code = death.exit_code;
+    if (in_mpi_init(*proc)) {
+        const std::string host = host_name(death.host);
+        orte_show_help("help-errmgr-radixft.txt", "died-in-init", true, death.who.vpid,
+                       host.c_str(), death.exit_code);
+        end_job(job, ORTE_JOB_STATE_ABORTED, proc, death.exit_code);
+        return;
+    }
+    if (proc->state < ORTE_PROC_STATE_TERMINATED) {
+        // Not one of the states of failure: those make the runtime send a notification of its own.
+        proc->state = ORTE_PROC_STATE_TERMINATED;
+    }
+    if (!ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_LOCAL)) {
+        // Its daemon will not report the end of its output, or already has and too early.
+        ORTE_FLAG_SET(proc, ORTE_PROC_FLAG_IOF_COMPLETE);
+        ORTE_ACTIVATE_PROC_STATE(&proc->name, ORTE_PROC_STATE_WAITPID_FIRED);
+    }
+}
+
+void Daemon::tell_ranks(const RankDeath &death)
+{
+    auto *info = OBJ_NEW(opal_list_t);
+    const auto add = [info](const char *key, opal_data_type_t type) {
+        opal_value_t *const value = OBJ_NEW(opal_value_t);
+        value->key = strdup(key);
+        value->type = type;
+        opal_list_append(info, &value->super);
+        return value;
+    };
+    opal_process_name_t name;
+    name.jobid = death.who.jobid;
+    name.vpid = death.who.vpid;
+    add(OPAL_PMIX_EVENT_AFFECTED_PROC, OPAL_NAME)->data.name = name;
+    add(process::epoch_key, OPAL_UINT64)->data.uint64 = death.epoch;
+    // The server hands events of its own back to the runtime, which would send them to all daemons.
+    add("orte.notify.donotloop", OPAL_BOOL)->data.flag = true;
+    const auto release = [](int, void *data) {
+        auto *list = static_cast<opal_list_t *>(data);
+        OPAL_LIST_RELEASE(list);
+    };
+    if (opal_pmix.server_notify_event(OPAL_ERR_PROC_ABORTED, &name, info, release, info) !=
+        OPAL_SUCCESS) {
+        release(0, info);
+    }
+}
+
+bool Daemon::gone(NodeId id, const Bytes &signature)
+{
+    if (session_ && session_->engine().view() && !session_->engine().view()->contains(id)) {
+        return true;
+    }
+    const std::vector<Rank> named = decode_signature(signature);
+    if (named.empty()) {
+        return false; // all daemons take part for themselves
+    }
+    const std::vector<Rank> ranks = jobs_.ranks_on(id, named);
+    return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(),
+                                         [this](Rank r) { return spread_->announced(r); });
+}
+
+int Daemon::allgather(orte_grpcomm_coll_t *coll, opal_buffer_t *data) noexcept
+{
+    jobs_.learn();
+    std::vector<Rank> named;
+    for (std::size_t i = 0; i < coll->sig->sz; ++i) {
+        named.push_back({coll->sig->signature[i].jobid, coll->sig->signature[i].vpid});
+    }
+    std::vector<NodeId> participants;
+    if (coll->dmns == nullptr) {
+        for (NodeId id = 0; id < coll->ndmns; ++id) {
+            participants.push_back(id);
+        }
+    } else {
+        participants.assign(coll->dmns, coll->dmns + coll->ndmns);
+    }
+    const auto *bytes = reinterpret_cast<const std::byte *>(data->unpack_ptr);
+    const auto *end = reinterpret_cast<const std::byte *>(data->base_ptr) + data->bytes_used;
+    Bytes mine;
+    if (bytes != nullptr && bytes < end) {
+        mine.assign(bytes, end);
+    }
+    gather_->contribute(encode_signature(named), participants, std::move(mine));
+    flush();
+    arm_timer();
+    return ORTE_SUCCESS;
+}
+
+void Daemon::complete(const Gather::Done &done)
+{
+    const std::vector<Rank> named = decode_signature(done.signature);
+    orte_grpcomm_signature_t *signature = OBJ_NEW(orte_grpcomm_signature_t);
+    signature->sz = named.size();
+    if (!named.empty()) {
+        signature->signature = static_cast<orte_process_name_t *>(
+            std::calloc(named.size(), sizeof(orte_process_name_t)));
+        for (std::size_t i = 0; i < named.size(); ++i) {
+            signature->signature[i].jobid = named[i].jobid;
+            signature->signature[i].vpid = named[i].vpid;
+        }
+    }
+    orte_grpcomm_coll_t *coll = orte_grpcomm_base_get_tracker(signature, false);
+    OBJ_RELEASE(signature);
+    if (coll == nullptr) {
+        ++dropped_;
+        return;
+    }
+    opal_list_remove_item(&orte_grpcomm_base.ongoing, &coll->super);
+    opal_buffer_t *buffer = OBJ_NEW(opal_buffer_t);
+    if (!done.data.empty()) {
+        void *const copy = std::malloc(done.data.size());
+        if (copy != nullptr) {
+            std::memcpy(copy, done.data.data(), done.data.size());
+            opal_dss.load(buffer, copy, static_cast<std::int32_t>(done.data.size()));
+        }
+    }
+    if (coll->cbfunc != nullptr) {
+        coll->cbfunc(ORTE_SUCCESS, buffer, coll->cbdata);
+    }
+    OBJ_RELEASE(buffer);
+    OBJ_RELEASE(coll);
+}
+
+void Daemon::end_job(orte_job_t *job, orte_job_state_t state, orte_proc_t *culprit,
+                     int code) noexcept
+{
+    if (over_) {
+        return;
+    }
+    over_ = true;
+    orte_job_term_ordered = true;
+    if (job != nullptr) {
+        job->state = state;
+        if (!ORTE_FLAG_TEST(job, ORTE_JOB_FLAG_ABORTED)) {
+            ORTE_FLAG_SET(job, ORTE_JOB_FLAG_ABORTED);
+            if (culprit != nullptr) {
+                OBJ_RETAIN(culprit);
+                orte_set_attribute(&job->attributes, ORTE_JOB_ABORTED_PROC, ORTE_ATTR_LOCAL,
+                                   culprit, OPAL_PTR);
+            }
+        }
+    }
+    set_exit_code(code == 0 ? ORTE_ERROR_DEFAULT_EXIT_CODE : code);
+    if (state == ORTE_JOB_STATE_FAILED_TO_LAUNCH || state == ORTE_JOB_STATE_FAILED_TO_START) {
+        // Not all daemons can be waited for: those that are there are told to leave at once.
+        orte_abnormal_term_ordered = true;
+    }
+    orte_plm.terminate_orteds();
+    check_all_gone();
+}
+
+void Daemon::check_all_gone() noexcept
+{
+    if (!ORTE_PROC_IS_HNP || !orte_orteds_term_ordered) {
+        return;
+    }
+    // By name: without one the routes of the stock components would be counted too.
+    char mine[] = "radixft";
+    if (orte_routed.num_routes(mine) != 0) {
+        return;
+    }
+    for (int i = 0; i < orte_local_children->size; ++i) {
+        const auto *child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child != nullptr && ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_ALIVE) &&
+            child->state < ORTE_PROC_STATE_UNTERMINATED) {
+            return;
+        }
+    }
+    ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);
+}
+
+void Daemon::end_here(const char *topic)
+{
+    if (std::exchange(over_, true)) {
+        return;
+    }
+    orte_show_help("help-errmgr-radixft.txt", topic, true, orte_process_info.nodename);
+    orte_odls.kill_local_procs(nullptr);
+    set_exit_code(ORTE_ERROR_DEFAULT_EXIT_CODE);
+    ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);
+}
+
+} // namespace ft::radixft

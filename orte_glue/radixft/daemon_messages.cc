@@ -1,0 +1,187 @@
+#include "orte_glue/radixft/daemon.hpp"
+
+#include "orte_glue/radixft/callbacks.hpp"
+
+#include "opal/ft/base/wire.hpp"
+
+namespace ft::radixft {
+
+namespace {
+
+/// Protocol messages kept for the time before GO; more than that is a fault of the sender.
+constexpr std::size_t most_early = 4096;
+
+constexpr std::size_t tag_bytes = membership::Sealer::tag_size;
+
+} // namespace
+
+void Callbacks::received(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
+                         orte_rml_tag_t tag, void *) noexcept
+{
+    if (status != ORTE_SUCCESS || sender->jobid != ORTE_PROC_MY_NAME->jobid) {
+        return;
+    }
+    const auto *bytes = reinterpret_cast<const std::byte *>(buffer->unpack_ptr);
+    const auto *end = reinterpret_cast<const std::byte *>(buffer->base_ptr) + buffer->bytes_used;
+    if (bytes == nullptr || bytes > end) {
+        return;
+    }
+    Daemon::get().on_bytes(sender->vpid, tag, {bytes, end});
+}
+
+void Callbacks::sent(int, orte_process_name_t *, opal_buffer_t *buffer, orte_rml_tag_t,
+                     void *) noexcept
+{
+    // What is lost is repeated by the protocol above; an error here must not end the daemon.
+    OBJ_RELEASE(buffer);
+}
+
+void Callbacks::timer(int, short, void *) noexcept
+{
+    Daemon::get().on_timer();
+}
+
+void Callbacks::later(void (*what)()) noexcept
+{
+    struct Later {
+        opal_event_t event;
+        void (*what)();
+    };
+    auto *later = new Later{};
+    later->what = what;
+    opal_event_evtimer_set(
+        orte_event_base, &later->event,
+        [](int, short, void *data) {
+            auto *self = static_cast<Later *>(data);
+            void (*const call)() = self->what;
+            delete self;
+            call();
+        },
+        later);
+    opal_event_set_priority(&later->event, ORTE_MSG_PRI);
+    timeval now{};
+    opal_event_evtimer_add(&later->event, &now);
+}
+
+void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
+{
+    if (to == self_ || !reachable(to) || knocked_.contains(to) || bytes.empty()) {
+        return;
+    }
+    void *copy = std::malloc(bytes.size());
+    if (copy == nullptr) {
+        return;
+    }
+    std::memcpy(copy, bytes.data(), bytes.size());
+    opal_buffer_t *buffer = OBJ_NEW(opal_buffer_t);
+    opal_dss.load(buffer, copy, static_cast<std::int32_t>(bytes.size()));
+    orte_process_name_t name = *ORTE_PROC_MY_NAME;
+    name.vpid = to;
+    if (orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &name, buffer,
+                                tag, Callbacks::sent, nullptr) != ORTE_SUCCESS) {
+        OBJ_RELEASE(buffer);
+    }
+}
+
+void Daemon::send(const Outgoing &message)
+{
+    // Before GO there is no common key yet: mpirun is told of deaths in the clear.
+    Bytes bytes(4 + 1 + message.body.size());
+    base::WireWriter out(bytes);
+    out.u32(self_);
+    out.u8(static_cast<std::uint8_t>(message.type));
+    out.bytes(message.body);
+    const std::uint64_t mac = sealer_ ? membership::siphash24(key_, bytes) : 0;
+    bytes.resize(bytes.size() + tag_bytes);
+    base::WireWriter tail(std::span<std::byte>(bytes).last(tag_bytes));
+    tail.u64(mac);
+    send(message.to, glue_tag, bytes);
+}
+
+void Daemon::on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte> bytes)
+{
+    if (!started_) {
+        return;
+    }
+    if (tag == protocol_tag) {
+        if (session_) {
+            on_protocol(from, bytes);
+        } else if (early_.size() < most_early) {
+            early_.emplace_back(from, Bytes(bytes.begin(), bytes.end()));
+        } else {
+            ++dropped_;
+        }
+    } else if (tag == glue_tag) {
+        on_glue(from, bytes);
+    } else {
+        base::WireReader in(bytes);
+        if (in.u32() != 0x78646172) {
+            ++dropped_;
+        } else if (self_ == 0) {
+            on_ready(from, in);
+        } else if (from == 0) {
+            on_go(in);
+        }
+    }
+    flush();
+    arm_timer();
+}
+
+void Daemon::on_protocol(NodeId from, std::span<const std::byte> bytes)
+{
+    const std::optional<membership::Message> m = sealer_->open(bytes);
+    if (!m || m->from != from || m->to != self_) {
+        ++dropped_;
+        return;
+    }
+    session_->message(monotonic_now(), *m);
+}
+
+void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
+{
+    if (bytes.size() < 4 + 1 + tag_bytes) {
+        ++dropped_;
+        return;
+    }
+    const auto sealed = bytes.first(bytes.size() - tag_bytes);
+    base::WireReader tail(bytes.last(tag_bytes));
+    const std::uint64_t mac = tail.u64();
+    base::WireReader in(sealed);
+    const NodeId claimed = in.u32();
+    const auto type = static_cast<Type>(in.u8());
+    const auto body = in.rest();
+    bool genuine = true;
+    if (sealer_) {
+        genuine = mac == membership::siphash24(key_, sealed);
+        if (genuine) {
+            sealing_.insert(from);
+        } else {
+            // What a daemon sent before it got the key may still be on its way to mpirun.
+            genuine = mac == 0 && self_ == 0 && !sealing_.contains(from);
+        }
+    }
+    if (!genuine || claimed != from) {
+        ++dropped_;
+        return;
+    }
+    jobs_.learn();
+    bool used = false;
+    switch (type) {
+    case Type::rank_died:
+    case Type::ranks_dead:
+    case Type::ranks_dead_ack:
+        used = spread_->on_message(from, type, body);
+        break;
+    case Type::contribution:
+    case Type::release:
+    case Type::released:
+    case Type::wanted:
+        used = gather_->on_message(from, type, body);
+        break;
+    }
+    if (!used) {
+        ++dropped_;
+    }
+}
+
+} // namespace ft::radixft

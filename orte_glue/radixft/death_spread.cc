@@ -1,0 +1,278 @@
+#include "orte_glue/radixft/death_spread.hpp"
+
+#include "opal/ft/base/wire.hpp"
+
+#include <algorithm>
+
+namespace ft::radixft {
+
+namespace {
+
+constexpr std::size_t death_bytes = 4 + 4 + 4 + 1 + 4 + 8 + 8;
+constexpr std::size_t most_per_message = 4096;
+
+void write(base::WireWriter &out, const RankDeath &d)
+{
+    out.u32(d.who.jobid);
+    out.u32(d.who.vpid);
+    out.u32(d.host);
+    out.u8(static_cast<std::uint8_t>(d.cause));
+    out.u32(static_cast<std::uint32_t>(d.exit_code));
+    out.u64(d.epoch);
+    out.u64(static_cast<std::uint64_t>(d.noticed_us));
+}
+
+RankDeath read(base::WireReader &in)
+{
+    RankDeath d;
+    d.who.jobid = in.u32();
+    d.who.vpid = in.u32();
+    d.host = in.u32();
+    const std::uint8_t cause = in.u8();
+    if (cause > static_cast<std::uint8_t>(Cause::node_died)) {
+        in.fail();
+    } else {
+        d.cause = static_cast<Cause>(cause);
+    }
+    d.exit_code = static_cast<std::int32_t>(in.u32());
+    d.epoch = in.u64();
+    d.noticed_us = static_cast<std::int64_t>(in.u64());
+    return d;
+}
+
+/// Reads `count` deaths that must fill the rest of the message.
+bool read_all(base::WireReader &in, std::uint32_t count, std::vector<RankDeath> &out)
+{
+    if (!in.ok() || in.remaining() != count * death_bytes) {
+        return false;
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+        out.push_back(read(in));
+    }
+    return in.complete();
+}
+
+} // namespace
+
+void DeathSpread::on_view(Epoch epoch, NodeId root, std::span<const NodeId> children)
+{
+    term_ = epoch;
+    root_ = root;
+    children_.clear();
+    for (const NodeId child : children) {
+        children_[child] = {};
+    }
+    parent_ = no_node;
+    acked_ = 0;
+    list_.clear();
+    place_.clear();
+    for (const auto &[who, death] : known_) {
+        pending_[who] = death;
+    }
+    if (is_root()) {
+        for (const auto &[who, death] : std::exchange(pending_, {})) {
+            append(death);
+        }
+    } else {
+        send_reports();
+    }
+}
+
+void DeathSpread::report(const RankDeath &death)
+{
+    RankDeath mine = death;
+    if (mine.epoch == 0) {
+        mine.epoch = term_;
+    }
+    enqueue(mine);
+}
+
+void DeathSpread::enqueue(const RankDeath &death)
+{
+    if (known_.contains(death.who) || pending_.contains(death.who)) {
+        return;
+    }
+    if (is_root()) {
+        append(death);
+        return;
+    }
+    pending_[death.who] = death;
+    if (root_ != no_node) {
+        send_reports();
+    }
+}
+
+void DeathSpread::append(RankDeath death)
+{
+    if (place_.contains(death.who)) {
+        return;
+    }
+    if (const auto it = known_.find(death.who); it != known_.end()) {
+        death = it->second;
+    }
+    place_[death.who] = list_.size();
+    list_.push_back(death);
+    learn(death);
+    for (auto &[id, child] : children_) {
+        send_list(id, child.sent);
+    }
+}
+
+void DeathSpread::learn(const RankDeath &death)
+{
+    pending_.erase(death.who);
+    if (known_.emplace(death.who, death).second) {
+        news_.push_back(death);
+    }
+}
+
+void DeathSpread::send_reports()
+{
+    for (auto it = pending_.begin(); it != pending_.end();) {
+        const std::size_t count = std::min<std::size_t>(
+            most_per_message, static_cast<std::size_t>(std::distance(it, pending_.end())));
+        Bytes body(4 + count * death_bytes);
+        base::WireWriter out(body);
+        out.u32(static_cast<std::uint32_t>(count));
+        for (std::size_t i = 0; i < count; ++i, ++it) {
+            write(out, it->second);
+        }
+        outgoing_.push_back({root_, Type::rank_died, std::move(body)});
+    }
+}
+
+void DeathSpread::send_list(NodeId child, std::size_t from)
+{
+    Child &state = children_.at(child);
+    while (from < list_.size()) {
+        const std::size_t count = std::min(most_per_message, list_.size() - from);
+        Bytes body(8 + 4 + 4 + count * death_bytes);
+        base::WireWriter out(body);
+        out.u64(term_);
+        out.u32(static_cast<std::uint32_t>(from));
+        out.u32(static_cast<std::uint32_t>(count));
+        for (std::size_t i = 0; i < count; ++i) {
+            write(out, list_[from + i]);
+        }
+        from += count;
+        outgoing_.push_back({child, Type::ranks_dead, std::move(body)});
+    }
+    state.sent = std::max(state.sent, from);
+}
+
+void DeathSpread::tick()
+{
+    if (root_ == no_node) {
+        return;
+    }
+    if (!is_root() && !pending_.empty()) {
+        send_reports();
+    }
+    for (auto &[id, child] : children_) {
+        if (child.acked < list_.size()) {
+            send_list(id, child.acked);
+        }
+    }
+}
+
+bool DeathSpread::on_message(NodeId from, Type type, std::span<const std::byte> body)
+{
+    switch (type) {
+    case Type::rank_died:
+        return on_report(body);
+    case Type::ranks_dead:
+        return on_list(from, body);
+    case Type::ranks_dead_ack:
+        return on_ack(from, body);
+    default:
+        return false;
+    }
+}
+
+bool DeathSpread::on_report(std::span<const std::byte> body)
+{
+    base::WireReader in(body);
+    std::vector<RankDeath> deaths;
+    const std::uint32_t count = in.u32();
+    if (!read_all(in, count, deaths)) {
+        return false;
+    }
+    for (const RankDeath &death : deaths) {
+        if (is_root()) {
+            append(death);
+        } else {
+            // The sender takes this daemon for the root: perhaps the view that says so is on its
+            // way.
+            enqueue(death);
+        }
+    }
+    return true;
+}
+
+bool DeathSpread::on_list(NodeId from, std::span<const std::byte> body)
+{
+    base::WireReader in(body);
+    const Epoch term = in.u64();
+    const std::uint32_t first = in.u32();
+    const std::uint32_t count = in.u32();
+    std::vector<RankDeath> deaths;
+    if (!read_all(in, count, deaths) || term != term_ || is_root()) {
+        return false;
+    }
+    const std::size_t before = list_.size();
+    // A gap is left to the repetition that follows the acknowledgement of what there is.
+    if (first <= list_.size()) {
+        for (std::size_t i = list_.size() - first; i < deaths.size(); ++i) {
+            const RankDeath &death = deaths[i];
+            place_[death.who] = list_.size();
+            list_.push_back(death);
+            learn(death);
+        }
+        for (auto &[id, child] : children_) {
+            send_list(id, child.sent);
+        }
+    }
+    parent_ = from;
+    // What is new is acknowledged when it has arrived below too; what is not, again.
+    if (list_.size() == before || reached() > acked_) {
+        send_ack();
+    }
+    return true;
+}
+
+bool DeathSpread::on_ack(NodeId from, std::span<const std::byte> body)
+{
+    base::WireReader in(body);
+    const Epoch term = in.u64();
+    const std::uint32_t count = in.u32();
+    const auto it = children_.find(from);
+    if (!in.complete() || term != term_ || it == children_.end() || count > list_.size()) {
+        return false;
+    }
+    it->second.acked = std::max<std::size_t>(it->second.acked, count);
+    if (parent_ != no_node && reached() > acked_) {
+        send_ack();
+    }
+    return true;
+}
+
+std::size_t DeathSpread::reached() const
+{
+    std::size_t least = list_.size();
+    for (const auto &[id, child] : children_) {
+        least = std::min(least, child.acked);
+    }
+    return least;
+}
+
+void DeathSpread::send_ack()
+{
+    acked_ = reached();
+    Bytes ack(8 + 4);
+    base::WireWriter out(ack);
+    out.u64(term_);
+    out.u32(static_cast<std::uint32_t>(acked_));
+    outgoing_.push_back({parent_, Type::ranks_dead_ack, std::move(ack)});
+}
+
+} // namespace ft::radixft

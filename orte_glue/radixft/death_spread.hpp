@@ -1,0 +1,89 @@
+/// Brings every rank's death to every daemon, whatever happens to daemons meanwhile.
+///
+/// Whoever sees a rank die gives the death the epoch of its view, by which all will know it, and
+/// reports it to the root until the root's list says so. The list goes down the tree, and each
+/// child acknowledges how much of it has arrived everywhere below it, so a parent repeats what a
+/// reconnecting channel lost. A list belongs to one term, which is the epoch of the view whose root
+/// keeps it. In a new view everybody starts with an empty list and reports all deaths it knows to
+/// the new root: nothing that any survivor knew is lost, and nothing is announced twice. The cost
+/// of one death is one report, one message along each edge of the tree, and its acknowledgement.
+///
+/// Pure state machine: messages in, messages and news out; the caller calls tick() at regular
+/// intervals. One thread.
+#pragma once
+
+#include "orte_glue/radixft/types.hpp"
+
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ft::radixft {
+
+class DeathSpread {
+  public:
+    /// `self` is this daemon. Before the first view nothing is sent; reports wait.
+    explicit DeathSpread(NodeId self) : self_(self) {}
+
+    /// A view was installed. `children` are this daemon's in its tree.
+    void on_view(Epoch epoch, NodeId root, std::span<const NodeId> children);
+
+    /// A rank died here, or in a view change. Known ones are ignored.
+    void report(const RankDeath &death);
+
+    /// A message of one of the three types. False if it was malformed or from another term: it had
+    /// no effect then.
+    bool on_message(NodeId from, Type type, std::span<const std::byte> body);
+
+    /// Repeats what has not been answered since the last tick.
+    void tick();
+
+    /// Messages to be sent, oldest first; the list is the caller's from then on.
+    std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+    /// Deaths announced since the last call, each once in the life of this object.
+    std::vector<RankDeath> take_news() { return std::exchange(news_, {}); }
+
+    /// At the root: true when every daemon has acknowledged the whole list.
+    bool everybody_knows() const { return reached() == list_.size(); }
+
+    bool announced(Rank who) const { return known_.contains(who); }
+    /// All announced deaths.
+    const std::map<Rank, RankDeath> &known() const { return known_; }
+    /// True while a report of this daemon has not come back in the root's list.
+    bool reports_pending() const { return !pending_.empty(); }
+
+  private:
+    bool is_root() const { return root_ == self_ && root_ != no_node; }
+    void enqueue(const RankDeath &death);
+    void append(RankDeath death);
+    void learn(const RankDeath &death);
+    void send_list(NodeId child, std::size_t from);
+    void send_reports();
+    void send_ack();
+    std::size_t reached() const;
+    bool on_report(std::span<const std::byte> body);
+    bool on_list(NodeId from, std::span<const std::byte> body);
+    bool on_ack(NodeId from, std::span<const std::byte> body);
+
+    /// How much of the list a child has, and how much it was sent.
+    struct Child {
+        std::size_t acked = 0;
+        std::size_t sent = 0;
+    };
+
+    NodeId self_;
+    NodeId root_ = no_node;
+    NodeId parent_ = no_node; ///< who sent the list
+    std::size_t acked_ = 0;   ///< to the parent
+    Epoch term_ = 0;
+    std::map<NodeId, Child> children_;
+    std::vector<RankDeath> list_;       ///< of this term
+    std::map<Rank, std::size_t> place_; ///< in list_
+    std::map<Rank, RankDeath> known_;   ///< announced, of all terms
+    std::map<Rank, RankDeath> pending_; ///< not yet in list_
+    std::vector<Outgoing> outgoing_;
+    std::vector<RankDeath> news_;
+};
+
+} // namespace ft::radixft

@@ -1,0 +1,102 @@
+/// The runtime's collectives (fence, barrier) among daemons of which some may die.
+///
+/// Every daemon whose ranks take part sends their contribution to the root; the root waits for
+/// those that can still come, and sends the collected parts back to all that take part. A daemon is
+/// not waited for when it is dead or when all its taking part ranks are: the caller answers that
+/// question, and asks for a new look with recheck() when the answer may have changed. A
+/// contribution is kept until it is released and sent again to every new root; whoever has the
+/// release of a collective already tells the new root, which repeats it to those who have not. So a
+/// collective that one survivor left is one that every survivor leaves.
+///
+/// Collectives are told apart by a signature (bytes that all take for the same collective) and a
+/// number that counts the collectives of that signature. Pure state machine, one thread.
+#pragma once
+
+#include "orte_glue/radixft/types.hpp"
+
+#include <functional>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ft::radixft {
+
+class Gather {
+  public:
+    /// Whether `node` cannot contribute to the collective with this signature any more.
+    using Gone = std::function<bool(NodeId node, const Bytes &signature)>;
+
+    Gather(NodeId self, Gone gone) : self_(self), gone_(std::move(gone)) {}
+
+    /// A collective that is complete at this daemon.
+    struct Done {
+        Bytes signature;
+        std::uint32_t number = 0;
+        Bytes data; ///< the contributions, one behind the other, by daemon
+    };
+
+    /// Another daemon is the root, or this one (`root == self`). Before the first call nothing is
+    /// sent.
+    void on_root(NodeId root);
+
+    /// This daemon's ranks have all come to the collective. `participants` are the daemons that
+    /// host ranks of it, this one among them. Returns the collective's number.
+    std::uint32_t contribute(const Bytes &signature, std::span<const NodeId> participants,
+                             Bytes data);
+
+    /// A message of one of the four types. False if it was malformed or made no sense.
+    bool on_message(NodeId from, Type type, std::span<const std::byte> body);
+
+    /// Somebody died.
+    void recheck();
+    /// Sends again what was not answered since the last tick but one.
+    void tick();
+
+    std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+    std::vector<Done> take_done() { return std::exchange(done_, {}); }
+    /// How many collectives of this signature this daemon has completed.
+    std::uint32_t completed(const Bytes &signature) const;
+    /// Collectives that wait for somebody, at this daemon as root.
+    std::size_t open() const { return collecting_.size(); }
+
+  private:
+    using Key = std::pair<Bytes, std::uint32_t>;
+    struct Pending {
+        std::vector<NodeId> participants;
+        Bytes data;
+        unsigned ticks = 0;
+        unsigned wait = 4; ///< ticks until it is sent again; doubles
+    };
+    struct Collecting {
+        std::vector<NodeId> participants;
+        std::map<NodeId, Bytes> parts;
+        unsigned ticks = 0;
+        unsigned wait = 8; ///< ticks until the missing are asked; doubles
+    };
+    struct Released {
+        std::uint32_t number = 0;
+        Bytes data;
+        std::vector<NodeId> participants;
+    };
+
+    bool is_root() const { return root_ == self_; }
+    void send_contribution(const Key &key, const Pending &pending);
+    void take_part(NodeId from, const Key &key, std::vector<NodeId> participants, Bytes data);
+    void check(const Key &key);
+    void release(const Key &key, const Released &what);
+    void complete(const Key &key, const Released &what);
+    void send_release(NodeId to, Type type, const Bytes &signature, const Released &what);
+
+    NodeId self_;
+    Gone gone_;
+    NodeId root_ = no_node;
+    std::map<Bytes, std::uint32_t> next_; ///< number of this daemon's next contribution
+    std::map<Key, Pending> pending_;      ///< of this daemon, not released
+    std::map<Key, Collecting> collecting_;
+    std::map<Bytes, Released> last_; ///< the last release of each signature
+    std::vector<Outgoing> outgoing_;
+    std::vector<Done> done_;
+};
+
+} // namespace ft::radixft

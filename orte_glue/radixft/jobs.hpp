@@ -1,0 +1,40 @@
+/// Which rank runs under which daemon. Copied from the runtime's job objects while they exist: a
+/// daemon frees a job's object when its own ranks have ended, but may have to answer for the others
+/// later, as root. One thread.
+#pragma once
+
+#include "orte_glue/radixft/types.hpp"
+
+#include <map>
+#include <span>
+#include <vector>
+
+namespace ft::radixft {
+
+/// A vpid in a signature that stands for all ranks of the job.
+inline constexpr std::uint32_t every_rank = 0xfffffffeU;
+
+class Jobs {
+  public:
+    /// Takes over the map of every job that the runtime has mapped and that is not known yet.
+    void learn();
+
+    /// The daemon of a rank; no_node when unknown.
+    NodeId host(Rank who) const;
+    /// Ranks of all jobs under this daemon.
+    std::vector<Rank> ranks_on(NodeId node) const;
+    /// Ranks under this daemon that a signature names.
+    std::vector<Rank> ranks_on(NodeId node, std::span<const Rank> signature) const;
+    /// Number of ranks of a job; 0 when it is not known.
+    std::size_t size(std::uint32_t jobid) const;
+    const std::map<std::uint32_t, std::vector<NodeId>> &all() const { return hosts_; }
+
+  private:
+    std::map<std::uint32_t, std::vector<NodeId>> hosts_; ///< by job, then by rank
+};
+
+/// Signatures as bytes and back. An empty list stands for all daemons.
+Bytes encode_signature(std::span<const Rank> ranks);
+std::vector<Rank> decode_signature(const Bytes &signature);
+
+} // namespace ft::radixft

@@ -1,0 +1,160 @@
+#include "orte_glue/radixft/parameters.hpp"
+
+#include "opal/ft/membership/radix_tree.hpp"
+
+#include <array>
+
+namespace ft::radixft {
+
+namespace {
+
+struct Entry {
+    const char *name;
+    int Parameters::*value;
+    int least;
+    int most;
+    mca_base_var_info_lvl_t level;
+    const char *help;
+};
+
+constexpr std::array<Entry, 8> table{{
+    {"arity", &Parameters::arity, 2, 1024, OPAL_INFO_LVL_4,
+     "Children of a daemon in the membership tree: a power of two, 2 to 1024, default 2. 2: the "
+     "least "
+     "work for one daemon and the most levels, so the most hops for a change. 1024: one hop, but "
+     "the "
+     "root alone sends a message to every daemon and waits for every answer."},
+    {"heartbeat", &Parameters::heartbeat_ms, 0, 60000, OPAL_INFO_LVL_3,
+     "Time between heartbeats of neighbours in the tree, in milliseconds, 0 to 60000, default 100. "
+     "Smaller: silent daemons are noticed sooner, at more wake-ups (a daemon sends at most arity + "
+     "1 messages "
+     "each time). 0: no heartbeats; a daemon that stops without closing its connections is never "
+     "noticed."},
+    {"suspect_floor", &Parameters::suspect_floor_ms, 10, 600000, OPAL_INFO_LVL_4,
+     "Silence that is never suspicious, in milliseconds, 10 to 600000, default 500. Smaller: "
+     "silent "
+     "daemons are noticed sooner, but slow ones are probed more often. Larger: nothing but later "
+     "notice. Must "
+     "exceed the heartbeat."},
+    {"suspect_ceiling", &Parameters::suspect_ceiling_ms, 10, 3600000, OPAL_INFO_LVL_4,
+     "Silence that is always suspicious, in milliseconds, 10 to 3600000, default 5000. In between, "
+     "the "
+     "timeout follows the heartbeats' own jitter. Smaller: a bound on the time to notice; too "
+     "small, and daemons "
+     "of an overloaded machine are probed for nothing. Not below suspect_floor."},
+    {"probe", &Parameters::probe_ms, 1, 600000, OPAL_INFO_LVL_4,
+     "How long a suspected daemon has to answer before it is believed dead, in milliseconds, 1 to "
+     "600000, "
+     "default 150. Smaller: silent deaths are settled sooner, but a daemon that is only slow is "
+     "evicted and "
+     "its ranks end. Larger: the opposite. A daemon whose host refuses connections is believed "
+     "dead at once."},
+    {"minority_wait", &Parameters::minority_wait_ms, 0, 3600000, OPAL_INFO_LVL_4,
+     "How long daemons that reach no majority wait for the network to heal before they end their "
+     "ranks, in "
+     "milliseconds, 0 to 3600000, default 5000. 0: they end at once. Large: ranks on the smaller "
+     "side "
+     "of a cut network hang that long."},
+    {"launch_wait", &Parameters::launch_wait_ms, 0, 3600000, OPAL_INFO_LVL_3,
+     "How long mpirun waits, from the start of the launch, for the last daemon to be ready before "
+     "it ends the job with "
+     "a message, in milliseconds, 0 to 3600000, default 10000. 0: for ever. Small: a slow launch "
+     "fails; large: a "
+     "host that never answers holds up the job that long."},
+    {"failed_exit_code", &Parameters::failed_exit_code, 0, 255, OPAL_INFO_LVL_2,
+     "mpirun's exit code when ranks died and every survivor ended with 0: 0 to 255, default 0. "
+     "With 0 a job that "
+     "ran through its failures counts as a success; another value lets a script tell the "
+     "difference. When no rank "
+     "survives, mpirun returns the code of the first that died (128 + signal)."},
+}};
+
+} // namespace
+
+Parameters &parameters() noexcept
+{
+    static Parameters the_parameters;
+    return the_parameters;
+}
+
+int register_parameters(const mca_base_component_t *component) noexcept
+{
+    Parameters &p = parameters();
+    for (const Entry &e : table) {
+        const int rc =
+            mca_base_component_var_register(component, e.name, e.help, MCA_BASE_VAR_TYPE_INT,
+                                            nullptr, 0, static_cast<mca_base_var_flag_t>(0),
+                                            e.level, MCA_BASE_VAR_SCOPE_READONLY, &(p.*e.value));
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    const int rc = mca_base_component_var_register(
+        component, "log_dir",
+        "Folder that exists on every host; each daemon writes there the log of everything that "
+        "entered and left "
+        "its membership engine, from which the run can be repeated. Unset (the default): no log. "
+        "Set: some "
+        "hundred bytes for each protocol message, heartbeats included.",
+        MCA_BASE_VAR_TYPE_STRING, nullptr, 0, static_cast<mca_base_var_flag_t>(0), OPAL_INFO_LVL_8,
+        MCA_BASE_VAR_SCOPE_READONLY, &p.log_dir);
+    return rc < 0 ? rc : OPAL_SUCCESS;
+}
+
+membership::Config Parameters::engine() const
+{
+    const auto ms = [](int v) { return base::Duration::from_ms(v); };
+    membership::Config c;
+    c.arity = static_cast<unsigned>(arity);
+    c.probe_timeout = ms(probe_ms);
+    c.minority_wait = ms(minority_wait_ms);
+    c.exile_hold = ms(minority_wait_ms) + base::Duration::from_s(5);
+    c.heartbeat.interval = ms(heartbeat_ms);
+    c.heartbeat.suspicion.floor = ms(suspect_floor_ms);
+    c.heartbeat.suspicion.ceiling = ms(suspect_ceiling_ms);
+    // A lease that outlasts the suspicion would make evictions of silent daemons wait for it.
+    c.heartbeat.fence = ms(suspect_floor_ms) * 4 / 5;
+    return c;
+}
+
+std::string Parameters::fault() const
+{
+    for (const Entry &e : table) {
+        const int v = this->*e.value;
+        if (v < e.least || v > e.most) {
+            return std::string("errmgr_radixft_") + e.name + " is " + std::to_string(v) +
+                   ", but must be " + std::to_string(e.least) + " to " + std::to_string(e.most);
+        }
+    }
+    if (!membership::RadixTree::valid_arity(static_cast<unsigned>(arity))) {
+        return "errmgr_radixft_arity is " + std::to_string(arity) + ", but must be a power of two";
+    }
+    if (heartbeat_ms > 0 && suspect_floor_ms <= heartbeat_ms) {
+        return "errmgr_radixft_suspect_floor (" + std::to_string(suspect_floor_ms) +
+               " ms) must exceed errmgr_radixft_heartbeat (" + std::to_string(heartbeat_ms) +
+               " ms), or every daemon is suspected between two heartbeats";
+    }
+    if (suspect_ceiling_ms < suspect_floor_ms) {
+        return "errmgr_radixft_suspect_ceiling (" + std::to_string(suspect_ceiling_ms) +
+               " ms) is below errmgr_radixft_suspect_floor (" + std::to_string(suspect_floor_ms) +
+               " ms)";
+    }
+    return engine().fault();
+}
+
+bool requested() noexcept
+{
+    const int index = mca_base_var_find("orte", "errmgr", nullptr, nullptr);
+    if (index < 0) {
+        return false;
+    }
+    const char *const *value = nullptr;
+    if (mca_base_var_get_value(index, static_cast<void *>(&value), nullptr, nullptr) !=
+            OPAL_SUCCESS ||
+        value == nullptr || *value == nullptr) {
+        return false;
+    }
+    return std::strcmp(*value, "radixft") == 0;
+}
+
+} // namespace ft::radixft

@@ -1,0 +1,39 @@
+/// The parameters of errmgr/radixft, from one table.
+#pragma once
+
+#include "orte_glue/orte_prelude.hpp"
+
+#include "opal/ft/membership/config.hpp"
+
+#include <string>
+
+namespace ft::radixft {
+
+/// The values in force. Durations are in milliseconds, as the user gives them.
+struct Parameters {
+    int arity = 2;
+    int heartbeat_ms = 100;
+    int suspect_floor_ms = 500;
+    int suspect_ceiling_ms = 5000;
+    int probe_ms = 150;
+    int minority_wait_ms = 5000;
+    int launch_wait_ms = 10000;
+    int failed_exit_code = 0;
+    char *log_dir = nullptr;
+
+    /// As the engine wants them.
+    membership::Config engine() const;
+    /// Empty if the values make sense; else what is wrong with which parameter, and what to do.
+    std::string fault() const;
+};
+
+Parameters &parameters() noexcept;
+
+/// Registers the table with the component; to be called from its register function.
+int register_parameters(const mca_base_component_t *component) noexcept;
+
+/// True if this job asked for errmgr radixft, however it did (command line, environment, file).
+/// The routed and grpcomm components stay out of every other job.
+bool requested() noexcept;
+
+} // namespace ft::radixft

@@ -1,0 +1,162 @@
+#include "orte_glue/radixft/probe.hpp"
+
+#include <fcntl.h>
+
+namespace ft::radixft {
+
+namespace {
+
+bool parse_address(const std::string &host, int port, sockaddr_storage &out)
+{
+    std::memset(&out, 0, sizeof out);
+    auto *v4 = reinterpret_cast<sockaddr_in *>(&out);
+    auto *v6 = reinterpret_cast<sockaddr_in6 *>(&out);
+    if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(static_cast<std::uint16_t>(port));
+        return true;
+    }
+    if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(static_cast<std::uint16_t>(port));
+        return true;
+    }
+    return false;
+}
+
+struct Knocking;
+
+struct Door {
+    Knocking *owner = nullptr;
+    int fd = -1;
+    opal_event_t event;
+};
+
+/// One call of knock(); deletes itself when it is over.
+struct Knocking {
+    std::vector<std::unique_ptr<Door>> doors;
+    std::size_t waiting = 0;
+    bool refused = false;
+    opal_event_t timer;
+    std::function<void(Knock)> done;
+
+    void close_door(Door &door)
+    {
+        if (door.fd >= 0) {
+            opal_event_del(&door.event);
+            ::close(door.fd);
+            door.fd = -1;
+            --waiting;
+        }
+    }
+
+    void finish(Knock result)
+    {
+        for (const auto &door : doors) {
+            close_door(*door);
+        }
+        opal_event_evtimer_del(&timer);
+        const auto tell = std::move(done);
+        delete this;
+        tell(result);
+    }
+
+    void answered(Door &door, int error)
+    {
+        if (error == 0) {
+            finish(Knock::accepted);
+            return;
+        }
+        refused = refused || error == ECONNREFUSED;
+        close_door(door);
+        if (waiting == 0) {
+            finish(refused ? Knock::refused : Knock::silent);
+        }
+    }
+};
+
+void on_writable(int fd, short, void *data)
+{
+    auto *door = static_cast<Door *>(data);
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+        error = errno;
+    }
+    door->owner->answered(*door, error);
+}
+
+void on_timeout(int, short, void *data)
+{
+    auto *k = static_cast<Knocking *>(data);
+    k->finish(k->refused ? Knock::refused : Knock::silent);
+}
+
+} // namespace
+
+std::vector<sockaddr_storage> addresses_in(const std::string &uri)
+{
+    std::vector<sockaddr_storage> found;
+    std::size_t at = 0;
+    while (at < uri.size()) {
+        const std::size_t end = std::min(uri.find(';', at), uri.size());
+        const std::string part = uri.substr(at, end - at);
+        at = end + 1;
+        const bool v6 = part.starts_with("tcp6://");
+        if (!v6 && !part.starts_with("tcp://")) {
+            continue;
+        }
+        const std::size_t first = part.find("://") + 3;
+        const std::size_t colon = part.rfind(':');
+        if (colon == std::string::npos || colon < first) {
+            continue;
+        }
+        const int port = std::atoi(part.c_str() + colon + 1);
+        std::string hosts = part.substr(first, colon - first);
+        std::erase_if(hosts, [](char c) { return c == '[' || c == ']'; });
+        for (std::size_t h = 0; h < hosts.size() && port > 0 && port < 65536;) {
+            const std::size_t comma = std::min(hosts.find(',', h), hosts.size());
+            sockaddr_storage address;
+            if (parse_address(hosts.substr(h, comma - h), port, address)) {
+                found.push_back(address);
+            }
+            h = comma + 1;
+        }
+    }
+    return found;
+}
+
+void knock(const std::string &uri, base::Duration patience, std::function<void(Knock)> done)
+{
+    auto *k = new Knocking;
+    k->done = std::move(done);
+    for (const sockaddr_storage &address : addresses_in(uri)) {
+        const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0) {
+            continue;
+        }
+        const socklen_t size =
+            address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+        if (::connect(fd, reinterpret_cast<const sockaddr *>(&address), size) != 0 &&
+            errno != EINPROGRESS) {
+            k->refused = k->refused || errno == ECONNREFUSED;
+            ::close(fd);
+            continue;
+        }
+        auto door = std::make_unique<Door>();
+        door->owner = k;
+        door->fd = fd;
+        opal_event_set(orte_event_base, &door->event, fd, OPAL_EV_WRITE, on_writable, door.get());
+        opal_event_add(&door->event, nullptr);
+        k->doors.push_back(std::move(door));
+        ++k->waiting;
+    }
+    // With no door left the answer comes through the timer all the same, so never from inside this
+    // call.
+    const std::int64_t us = k->waiting == 0 ? 0 : patience.us();
+    timeval tv{.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+    opal_event_evtimer_set(orte_event_base, &k->timer, on_timeout, k);
+    opal_event_evtimer_add(&k->timer, &tv);
+}
+
+} // namespace ft::radixft

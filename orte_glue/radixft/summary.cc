@@ -1,0 +1,88 @@
+// The last words of mpirun: who died, when, how it was noticed, how long it took until all knew.
+#include "orte_glue/radixft/daemon.hpp"
+
+#include <sstream>
+
+namespace ft::radixft {
+
+namespace {
+
+std::string seconds(std::int64_t us)
+{
+    char text[64];
+    std::snprintf(text, sizeof text, "%.3f s", static_cast<double>(us) * 1e-6);
+    return text;
+}
+
+std::string milliseconds(std::int64_t us)
+{
+    char text[64];
+    std::snprintf(text, sizeof text, "%.3f ms", static_cast<double>(us) * 1e-3);
+    return text;
+}
+
+std::string manner(const RankDeath &death)
+{
+    if (death.cause == Cause::signal) {
+        const int number = death.exit_code - 128;
+        const char *name = strsignal(number);
+        return "ended by signal " + std::to_string(number) + " (" + (name ? name : "unknown") +
+               "), reaped by its daemon";
+    }
+    return "left with exit code " + std::to_string(death.exit_code) +
+           " and without MPI_Finalize, reaped by its daemon";
+}
+
+} // namespace
+
+void Daemon::summarize() const
+{
+    if (!spread_ || (spread_->known().empty() && losses_.empty())) {
+        return;
+    }
+    std::ostringstream text;
+    std::size_t ranks = 0;
+    for (const auto &[jobid, hosts] : jobs_.all()) {
+        ranks += hosts.size();
+    }
+    text << "radixft: " << spread_->known().size() << " of " << ranks << " ranks died";
+    text << (over_ ? ", and the job was ended.\n" : ", the others ran on.\n");
+    for (const auto &[id, loss] : losses_) {
+        if (loss.id == no_node) {
+            continue;
+        }
+        text << "  daemon " << id << " on " << loss.host << ": "
+             << (loss.grade == membership::Grade::suspected ? "silent, evicted"
+                 : loss.grade == membership::Grade::proven ? "dead, its host refused the connection"
+                                                           : "left")
+             << "; noticed " << seconds(loss.noticed_us - started_wall_us_)
+             << " after the start, view " << loss.epoch << " installed "
+             << milliseconds(loss.installed_us - loss.noticed_us) << " later";
+        if (loss.stabilized_ns != 0) {
+            text << " (all votes in after " << milliseconds(loss.stabilized_ns / 1000) << ")";
+        }
+        text << "\n";
+    }
+    for (const auto &[who, death] : spread_->known()) {
+        text << "  rank " << who.vpid;
+        if (ORTE_LOCAL_JOBID(who.jobid) != 1) {
+            text << " of child job " << ORTE_LOCAL_JOBID(who.jobid);
+        }
+        text << " on " << host_name(death.host) << ": ";
+        if (death.cause == Cause::node_died) {
+            text << "died with daemon " << death.host;
+        } else {
+            text << manner(death);
+        }
+        text << "; noticed " << seconds(death.noticed_us - started_wall_us_) << " after the start";
+        if (const auto it = spread_us_.find(who); it != spread_us_.end()) {
+            text << ", known to every daemon " << milliseconds(it->second)
+                 << " after it was announced";
+        }
+        text << " (epoch " << death.epoch << ")\n";
+    }
+    const std::string line(74, '-');
+    std::fprintf(stderr, "%s\n%s%s\n", line.c_str(), text.str().c_str(), line.c_str());
+}
+
+} // namespace ft::radixft

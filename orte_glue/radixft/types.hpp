@@ -1,0 +1,65 @@
+/// Small types of the runtime's part. Plain values; any thread may copy them.
+#pragma once
+
+#include "opal/ft/membership/types.hpp"
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+namespace ft::radixft {
+
+using membership::Epoch;
+using membership::no_node;
+using membership::NodeId;
+
+/// The runtime's name of a rank: job and number in the job.
+struct Rank {
+    std::uint32_t jobid = 0;
+    std::uint32_t vpid = 0;
+
+    auto operator<=>(const Rank &) const = default;
+};
+
+/// How a rank's death came to be known.
+enum class Cause : std::uint8_t {
+    signal = 0,   ///< its daemon reaped it: ended by a signal
+    exited = 1,   ///< its daemon reaped it: it left without MPI_Finalize
+    node_died = 2 ///< its daemon died, and every rank with it
+};
+
+/// One rank's death, as the daemons tell each other.
+struct RankDeath {
+    Rank who;
+    NodeId host = no_node;
+    Cause cause = Cause::signal;
+    std::int32_t exit_code = 0; ///< as mpirun would return it: 128 + signal, or the exit status
+    Epoch epoch = 0; ///< of the view of the daemon that noticed, or that removed its host
+    std::int64_t noticed_us =
+        0; ///< wall clock of the daemon that noticed, in microseconds since 1970
+
+    bool operator==(const RankDeath &) const = default;
+};
+
+/// Bytes of a message on their way to another daemon.
+using Bytes = std::vector<std::byte>;
+
+/// What the runtime's own messages (beside the membership protocol's) are. Values go over the wire.
+enum class Type : std::uint8_t {
+    rank_died = 1,      ///< daemon to root: these ranks died
+    ranks_dead = 2,     ///< down the tree: part of the root's list of the dead
+    ranks_dead_ack = 3, ///< child to parent: so much of the list has arrived
+    contribution = 4,   ///< daemon to root: its ranks' part of a runtime collective
+    release = 5,        ///< root to daemon: the collective is complete, with everybody's parts
+    released = 6,       ///< daemon to a new root: this was released before you became root
+    wanted = 7,         ///< root to daemon: this collective still waits for you
+};
+
+/// A message for another daemon.
+struct Outgoing {
+    NodeId to = no_node;
+    Type type = Type::rank_died;
+    Bytes body;
+};
+
+} // namespace ft::radixft

@@ -1,0 +1,244 @@
+/* Point-to-point figures between two ranks: half round trip by size, bandwidth by size, message
+ * rate; with a probe of the two cores' cache-line latency before and after, which tells whether two
+ * runs may be compared at all.
+ *
+ * usage: p2p [--latency S,S,...] [--bandwidth S,S,...] [--rate S] [--seconds T]
+ *   sizes in bytes; T is the time each figure is measured for (default 0.15 s, after a warm-up of a
+ * fifth of it). Rank 0 prints one line per figure: `name size value unit`, times in us, bandwidth
+ * in GB/s (10^9), rate in M/s. Half round trip is the median over batches; bandwidth keeps a window
+ * of non-blocking sends and is ended by an empty reply; rate is the same with small messages and a
+ * window of 64. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { max_sizes = 32, max_window = 64 };
+
+static int rank;
+static double seconds_each = 0.15;
+static char *send_buffer, *receive_buffer;
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Half a round trip of one cache line between the two ranks' cores, in ns: the median of 9 batches.
+ */
+static double probe(atomic_uint *line)
+{
+    enum { batches = 9, trips = 2000 };
+    static unsigned turn = 0;
+    double times[batches];
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int b = 0; b < batches; ++b) {
+        const double start = MPI_Wtime();
+        for (int i = 0; i < trips; ++i) {
+            if (rank == 0) {
+                atomic_store_explicit(line, ++turn, memory_order_release);
+                while (atomic_load_explicit(line + 32, memory_order_acquire) != turn)
+                    ;
+            } else {
+                ++turn;
+                while (atomic_load_explicit(line, memory_order_acquire) != turn)
+                    ;
+                atomic_store_explicit(line + 32, turn, memory_order_release);
+            }
+        }
+        times[b] = (MPI_Wtime() - start) / trips / 2 * 1e9;
+    }
+    qsort(times, batches, sizeof *times, compare);
+    return times[batches / 2];
+}
+
+/* Both ranks map the same two cache lines. NULL when they are not on one machine. */
+static atomic_uint *shared_lines(void)
+{
+    char name[64] = "";
+    int file = -1, good;
+    if (rank == 0) {
+        snprintf(name, sizeof name, "/p2p-probe-%ld", (long)getpid());
+        file = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
+        if (file >= 0 && ftruncate(file, 4096) != 0) {
+            close(file);
+            file = -1;
+        }
+    }
+    MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (rank != 0)
+        file = shm_open(name, O_RDWR, 0600);
+    good = file >= 0;
+    MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    void *map = good ? mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (file >= 0)
+        close(file);
+    if (rank == 0 && name[0])
+        shm_unlink(name);
+    good = map != MAP_FAILED;
+    MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return good ? map : NULL;
+}
+
+static void round_trip(int bytes)
+{
+    if (rank == 0) {
+        MPI_Send(send_buffer, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+        MPI_Recv(receive_buffer, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Recv(receive_buffer, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(send_buffer, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+    }
+}
+
+static void burst(int bytes, int window)
+{
+    MPI_Request requests[max_window];
+    char done = 0;
+    for (int i = 0; i < window; ++i) {
+        if (rank == 0)
+            MPI_Isend(send_buffer, bytes, MPI_CHAR, 1, 2, MPI_COMM_WORLD, &requests[i]);
+        else
+            MPI_Irecv(receive_buffer, bytes, MPI_CHAR, 0, 2, MPI_COMM_WORLD, &requests[i]);
+    }
+    MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+    if (rank == 0)
+        MPI_Recv(&done, 1, MPI_CHAR, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else
+        MPI_Send(&done, 1, MPI_CHAR, 0, 3, MPI_COMM_WORLD);
+}
+
+/* How often an action fits into so many seconds: rank 0 decides for both. */
+static int repetitions(void (*action)(int, int), int bytes, int window, double seconds)
+{
+    int n = 1;
+    for (;;) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        const double start = MPI_Wtime();
+        for (int i = 0; i < n; ++i)
+            action(bytes, window);
+        double took = MPI_Wtime() - start;
+        MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        if (took >= seconds / 5) {
+            const double wanted = n * seconds / took;
+            return wanted < 1 ? 1 : (int)wanted;
+        }
+        n *= 2;
+    }
+}
+
+static void trip_action(int bytes, int window)
+{
+    (void)window;
+    round_trip(bytes);
+}
+
+static void latency(int bytes)
+{
+    enum { batches = 15 };
+    double times[batches];
+    const int n = repetitions(trip_action, bytes, 1, seconds_each) / batches + 1;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int b = 0; b < batches; ++b) {
+        const double start = MPI_Wtime();
+        for (int i = 0; i < n; ++i)
+            round_trip(bytes);
+        times[b] = (MPI_Wtime() - start) / n / 2 * 1e6;
+    }
+    qsort(times, batches, sizeof *times, compare);
+    if (rank == 0)
+        printf("latency %d %.4f us\n", bytes, times[batches / 2]);
+}
+
+static double burst_seconds(int bytes, int window)
+{
+    enum { batches = 5 };
+    double times[batches];
+    const int n = repetitions(burst, bytes, window, seconds_each) / batches + 1;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int b = 0; b < batches; ++b) {
+        const double start = MPI_Wtime();
+        for (int i = 0; i < n; ++i)
+            burst(bytes, window);
+        times[b] = (MPI_Wtime() - start) / n;
+    }
+    qsort(times, batches, sizeof *times, compare);
+    return times[batches / 2];
+}
+
+static int parse_sizes(const char *text, int *sizes)
+{
+    int n = 0;
+    while (n < max_sizes && *text) {
+        char *end;
+        const long size = strtol(text, &end, 10);
+        if (end == text || size < 0 || size > (64 << 20)) {
+            fprintf(stderr, "p2p: '%s' is not a list of sizes from 0 to 67108864\n", text);
+            MPI_Abort(MPI_COMM_WORLD, 2);
+        }
+        sizes[n++] = (int)size;
+        text = *end == ',' ? end + 1 : end;
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    int latencies[max_sizes], bandwidths[max_sizes], rates[max_sizes];
+    int n_latencies = 0, n_bandwidths = 0, n_rates = 0, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (!strcmp(argv[i], "--latency"))
+            n_latencies = parse_sizes(argv[i + 1], latencies);
+        else if (!strcmp(argv[i], "--bandwidth"))
+            n_bandwidths = parse_sizes(argv[i + 1], bandwidths);
+        else if (!strcmp(argv[i], "--rate"))
+            n_rates = parse_sizes(argv[i + 1], rates);
+        else if (!strcmp(argv[i], "--seconds"))
+            seconds_each = atof(argv[i + 1]);
+    }
+    if (size != 2 || seconds_each <= 0) {
+        fprintf(stderr, "p2p: needs exactly 2 ranks and a positive --seconds\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    send_buffer = malloc(64 << 20);
+    receive_buffer = malloc(64 << 20);
+    memset(send_buffer, 1, 64 << 20);
+    memset(receive_buffer, 2, 64 << 20);
+    atomic_uint *lines = shared_lines();
+    if (lines) {
+        const double before = probe(lines);
+        if (rank == 0)
+            printf("probe 0 %.1f ns\n", before);
+    }
+    for (int i = 0; i < n_latencies; ++i)
+        latency(latencies[i]);
+    for (int i = 0; i < n_bandwidths; ++i) {
+        const int window = bandwidths[i] >= 1 << 20 ? 8 : 32;
+        const double seconds = burst_seconds(bandwidths[i], window);
+        if (rank == 0)
+            printf("bandwidth %d %.4f GB/s\n", bandwidths[i],
+                   bandwidths[i] * 1e-9 * window / seconds);
+    }
+    for (int i = 0; i < n_rates; ++i) {
+        const double seconds = burst_seconds(rates[i], max_window);
+        if (rank == 0)
+            printf("rate %d %.4f M/s\n", rates[i], max_window / seconds * 1e-6);
+    }
+    if (lines) {
+        const double after = probe(lines);
+        if (rank == 0)
+            printf("probe 1 %.1f ns\n", after);
+    }
+    MPI_Finalize();
+    return 0;
+}

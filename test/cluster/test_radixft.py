@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""errmgr/radixft on the virtual cluster: the job outlives dead ranks and dead hosts.
+
+Each fault is made by the kernel (SIGKILL, SIGSTOP, links taken down) after every
+rank has said that it is through MPI_Init. Then every survivor must learn of
+the same deaths in the same epochs, compute the right sum, leave MPI_Finalize;
+mpirun must end by itself with the documented code and say who died; and no
+process may be left on any host.
+"""
+
+import os
+import re
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+
+import ftcluster  # noqa: E402
+from fttap import check, comment, main  # noqa: E402
+
+RANKS = 8
+DEADLINE = 60
+SWEEP_SECONDS = 10
+RADIXFT = ["--mca", "errmgr", "radixft"]
+
+
+def survivors():
+    """Path of the test program."""
+    path = os.path.join(ftcluster.build_dir(), "test", "mpi", "survivors", "survivors")
+    check(os.access(path, os.X_OK), f"{path} is missing: run make check, or set FT_BUILD")
+    return path
+
+
+def processes(cluster, pattern):
+    """(host, pid) of the processes on the hosts whose command matches."""
+    found = []
+    for line in cluster.tool("ps").splitlines():
+        host, pid, command = (line.split(" ", 2) + [""])[:3]
+        if re.search(pattern, command):
+            found.append((host, int(pid)))
+    return found
+
+
+class Job:
+    """mpirun of the test program, from start to verdict."""
+
+    def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS):
+        self.cluster = cluster
+        self.deaths = deaths
+        self.ranks = ranks
+        self.marks = cluster.marks()
+        self.run = cluster.mpirun(
+            *mca, "--mca", "errmgr_base_verbose", "1", "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
+            str(deaths), "--marks", self.marks.path, *options,
+            deadline=DEADLINE, env=ftcluster.component_env())
+        self.end = time.monotonic() + DEADLINE
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.run.stop()
+        self.marks.close()
+        if kind is not None:
+            self.run.tell()
+
+    def ready(self):
+        check(self.marks.wait(lambda t: t.startswith("ready"), self.end, self.run),
+              "the ranks were not through MPI_Init in time")
+
+    def kill(self, pattern, host, count=1):
+        """SIGKILL for processes on a host; returns their number, which must be count."""
+        victims = [pid for where, pid in processes(self.cluster, pattern) if where == host]
+        check(len(victims) >= count, f"{host} runs only {len(victims)} of {pattern}")
+        for pid in victims[:count]:
+            os.kill(pid, 9)
+        return count
+
+    def verdict(self, code=0):
+        """The run ended by itself, with the right code, and every survivor finished right."""
+        check(self.run.wait() == code, f"mpirun's exit code is {self.run.code}, not {code}")
+        known = re.findall(r"survivor (\d+) knows(.*)", self.run.out)
+        check(len(known) == self.ranks - self.deaths,
+              f"{len(known)} survivors reported, not {self.ranks - self.deaths}")
+        views = {" ".join(sorted(text.split())) for _, text in known}
+        check(len(views) == 1, f"the survivors know different things: {sorted(views)}")
+        dead = {int(word.split("@")[0]) for word in views.pop().split()}
+        check(len(dead) == self.deaths, f"the survivors know of {len(dead)} deaths: {dead}")
+        check(not dead & {int(rank) for rank, _ in known}, "a rank that lives was called dead")
+        if self.deaths:
+            check(f"radixft: {self.deaths} of {self.ranks} ranks died, the others ran on" in self.run.err,
+                  "mpirun's last words are missing")
+            for rank in dead:
+                check(re.search(rf"^  rank {rank} on n\d", self.run.err, re.M),
+                      f"mpirun's last words do not tell of rank {rank}")
+        return dead
+
+    def nothing_left(self):
+        """No process of the job on any host."""
+        end = time.monotonic() + SWEEP_SECONDS
+        while True:
+            left = processes(self.cluster, r"orted|survivors|mpirun -|mpirun\b.*errmgr")
+            if not left:
+                return
+            check(time.monotonic() < end, f"processes are left: {left}")
+
+
+def story(text, deaths, fault, options=(), heal=None, ranks=RANKS):
+    """A test: run, fault, verdict."""
+    def test():
+        with ftcluster.Cluster() as cluster:
+            with Job(cluster, *options, deaths=deaths, ranks=ranks) as job:
+                job.ready()
+                fault(job)
+                job.verdict()
+                if heal:
+                    heal(job)
+                job.nothing_left()
+    test.__doc__ = text
+    return test
+
+
+def one_rank(job):
+    job.kill("^/.*survivors", "n2")
+
+
+def ranks_of_two_hosts(job):
+    job.kill("^/.*survivors", "n1", 2)
+    job.kill("^/.*survivors", "n3", 1)
+
+
+def ranks_of_mpiruns_host(job):
+    job.kill("^/.*survivors", "n0", 2)
+
+
+def daemon(job):
+    job.kill("^orted", "n2")
+
+
+def two_daemons(job):
+    job.kill("^orted", "n2")
+    job.kill("^orted", "n3")
+
+
+def host(job):
+    job.cluster.tool("kill", "n1")
+
+
+def silent_host(job):
+    began = time.monotonic()
+    job.cluster.tool("kill", "--silent", "n3")
+    check(job.run.wait() is not None, "")
+    comment(f"the job ended {time.monotonic() - began:.1f} s after the fault")
+
+
+def frozen_host(job):
+    job.cluster.tool("freeze", "n2")
+
+
+def thaw(job):
+    """The frozen host finds out by itself that it is out."""
+    job.cluster.tool("thaw", "n2")
+
+
+def failure_during_finalize():
+    """A rank dies while all others are in MPI_Finalize: they come out"""
+    with ftcluster.Cluster() as cluster:
+        with Job(cluster, "--hold", "3", "--no-sum", deaths=1) as job:
+            waiting = set()
+            while len(waiting) < RANKS - 1:
+                event = job.marks.wait(lambda t: t.startswith("finalizing"), job.end, job.run)
+                check(event, f"only {len(waiting)} ranks came to MPI_Finalize")
+                waiting.add(event[1])
+            check(not job.run.ended(), "mpirun has ended before the fault")
+            ranks = {rank_of(pid): pid for _, pid in processes(cluster, "^/.*survivors")}
+            os.kill(ranks[3], 9)
+            dead = job.verdict_in_finalize()
+            check(dead == {3}, f"mpirun tells of {dead}")
+            job.nothing_left()
+
+
+def rank_of(pid):
+    """The rank of a process, from its environment."""
+    with open(f"/proc/{pid}/environ", "rb") as source:
+        for entry in source.read().split(b"\0"):
+            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                return int(entry.split(b"=")[1])
+    return None
+
+
+def verdict_in_finalize(job):
+    """As verdict(); the ranks were in MPI_Finalize and need not have heard of the death."""
+    check(job.run.wait() == 0, f"mpirun's exit code is {job.run.code}")
+    done = re.findall(r"^finalized (\d+)", job.run.out, re.M)
+    check(len(done) == job.ranks - job.deaths, f"{len(done)} ranks came out of MPI_Finalize")
+    return {int(r) for r in re.findall(r"^  rank (\d+) on n\d", job.run.err, re.M)}
+
+
+Job.verdict_in_finalize = verdict_in_finalize
+
+
+def requests_fail():
+    """pml/dr fails what waits for a dead rank at once, with the class of a dead rank"""
+    with ftcluster.Cluster() as cluster:
+        with Job(cluster, "--wait-for", "2", deaths=1,
+                 mca=[*RADIXFT, "--mca", "pml", "dr"]) as job:
+            waiting = set()
+            while len(waiting) < RANKS:
+                event = job.marks.wait(lambda t: t.startswith("ready"), job.end, job.run)
+                check(event, f"only {len(waiting)} ranks were through MPI_Init")
+                waiting.add(event[1])
+            ranks = {rank_of(pid): pid for _, pid in processes(cluster, "^/.*survivors")}
+            os.kill(ranks[2], 9)
+            dead = job.verdict()
+            check(dead == {2}, f"the survivors know of {dead}")
+            classes = re.findall(r"^classes (\d+): (\d+) (\d+)$", job.run.out, re.M)
+            check(len(classes) == RANKS - 1, f"{len(classes)} ranks came back")
+            check({c for _, *both in classes for c in both} == {"75"}, f"the classes are {classes}")
+            job.nothing_left()
+
+
+def no_failure():
+    """A job without failures runs as ever, and mpirun says nothing"""
+    with ftcluster.Cluster() as cluster:
+        with Job(cluster) as job:
+            job.verdict()
+            check("ranks died" not in job.run.err, "mpirun tells of deaths")
+            job.nothing_left()
+
+
+def abort_ends_all():
+    """MPI_Abort still ends the whole job with its code"""
+    with ftcluster.Cluster() as cluster:
+        with Job(cluster, "--abort", "5", deaths=1) as job:
+            code = job.run.wait()
+            check(code == 42, f"mpirun's exit code is {code}")
+            check("finalized" not in job.run.out, "a rank went on")
+            job.nothing_left()
+
+
+def exit_code_is_kept():
+    """What a rank returns after MPI_Finalize is no failure and becomes mpirun's exit code"""
+    with ftcluster.Cluster() as cluster:
+        with Job(cluster, "--exit-code", "6:7") as job:
+            code = job.run.wait()
+            check(code == 7, f"mpirun's exit code is {code}")
+            check(len(re.findall(r"^finalized", job.run.out, re.M)) == RANKS, "a rank is missing")
+            check("ranks died" not in job.run.err, "mpirun tells of deaths")
+            job.nothing_left()
+
+
+def failed_exit_code():
+    """errmgr_radixft_failed_exit_code is mpirun's code when ranks died and the others did well"""
+    with ftcluster.Cluster() as cluster:
+        with Job(cluster, deaths=1, mca=[*RADIXFT, "--mca", "errmgr_radixft_failed_exit_code",
+                                         "17"]) as job:
+            job.ready()
+            one_rank(job)
+            job.verdict(code=17)
+            job.nothing_left()
+
+
+def death_before_init():
+    """A rank that dies before MPI_Init ends the job with a clear message, at once"""
+    with ftcluster.Cluster() as cluster:
+        began = time.monotonic()
+        with Job(cluster, "--die-before-init", "6") as job:
+            code = job.run.wait()
+            check(code not in (0, ftcluster.PAST_DEADLINE), f"mpirun's exit code is {code}")
+            check(re.search(r"rank 6 on host n2 died before all ranks were through\s+MPI_Init",
+                            job.run.err), "the message is missing")
+            comment(f"ended after {time.monotonic() - began:.1f} s")
+            job.nothing_left()
+
+
+def bad_parameter():
+    """Parameters that make no sense are named before anything starts"""
+    with ftcluster.Cluster(hosts=2) as cluster:
+        for name, value, complaint in (("arity", "3", "power of two"),
+                                       ("suspect_floor", "50", "must exceed"),
+                                       ("probe", "0", "must be 1 to")):
+            with Job(cluster, ranks=2,
+                     mca=[*RADIXFT, "--mca", f"errmgr_radixft_{name}", value]) as job:
+                code = job.run.wait()
+                check(code not in (0, ftcluster.PAST_DEADLINE), f"{name}: exit code {code}")
+                check(complaint in job.run.err, f"{name}: the message is missing")
+                check("ready" not in job.run.out, "the job ran")
+                job.nothing_left()
+
+
+def stock_does_not_survive():
+    """The same fault ends the job under the stock error manager: it is a fault"""
+    with ftcluster.Cluster() as cluster:
+        with Job(cluster, deaths=1, mca=[]) as job:
+            job.ready()
+            one_rank(job)
+            check(job.run.wait() == 137, f"mpirun's exit code is {job.run.code}")
+            check("finalized" not in job.run.out, "a rank went on")
+
+
+RANK_TESTS = [
+    no_failure,
+    story("A rank is killed: the others know and run on", 1, one_rank),
+    story("Ranks of two hosts are killed, all of one of them", 3, ranks_of_two_hosts),
+    story("All ranks of mpirun's own host are killed", 2, ranks_of_mpiruns_host),
+    failure_during_finalize,
+    requests_fail,
+    abort_ends_all,
+    exit_code_is_kept,
+    failed_exit_code,
+    death_before_init,
+    bad_parameter,
+    stock_does_not_survive,
+]
+
+NODE_TESTS = [
+    story("A daemon is killed: its ranks die with it, the others know and run on", 2, daemon),
+    story("Two of four daemons are killed at once", 4, two_daemons),
+    story("A host loses its power loudly", 2, host),
+    story("A host loses its power silently", 2, silent_host),
+    story("A host is stopped, evicted, and ends by itself when it runs again", 2, frozen_host,
+          heal=thaw),
+]
+
+if __name__ == "__main__":
+    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS}[sys.argv[1]] if len(sys.argv) > 1
+         else RANK_TESTS + NODE_TESTS)

@@ -1,0 +1,295 @@
+/// A whole Peer, fed by somebody hostile who knows how to compute checksums.
+///
+/// The input is a list of commands: submit, let time pass, complete, lose a path, and above all
+/// fragments: either arbitrary headers with right checksums, or what another, honest Peer has just
+/// said, with a byte changed. Whatever comes, the engine keeps its bounds, hands each VFRAG back
+/// once, and its counters add up; a peer that lies may only harm itself.
+#include "opal/ft/reliability/peer.hpp"
+#include "test/fuzz/fuzz_require.hpp"
+
+#include "opal/ft/base/crc32c.hpp"
+#include "opal/ft/base/wire.hpp"
+
+#include <array>
+#include <deque>
+#include <vector>
+
+using namespace ft::reliability;
+using namespace ft::base::literals;
+using ft::base::Time;
+
+namespace {
+
+struct Box {
+    Vfrag vfrag;
+    std::array<FragmentRecord, max_fragments> records{};
+    bool out = false;
+};
+
+Config small_config()
+{
+    Config c;
+    c.fragment_bytes = 256;
+    c.window_bytes = 64 * 256;
+    c.window_vfrags = 40;
+    c.path_depth = 8;
+    c.reorder_bytes = 4096;
+    c.give_up = 5_s;
+    return c;
+}
+
+/// One process: its engine, and who uses it.
+class Side {
+  public:
+    Side(const Config &config, std::uint32_t rank) : config_(config), peer_(config, Name{1, rank})
+    {
+        for (unsigned i = 0; i < 3; ++i) {
+            PathInfo info;
+            info.max_fragment_bytes = 256;
+            (void)peer_.add_path(info, Time{});
+        }
+    }
+
+    void submit(bool ordered, unsigned count, Time now)
+    {
+        const std::uint64_t length = ordered ? count : std::uint64_t{count} * 16;
+        if (boxes_.size() > 300 || !peer_.has_room(length, ordered)) {
+            return;
+        }
+        Box &box = boxes_.emplace_back();
+        box.vfrag.ordered = ordered;
+        box.vfrag.fragment_bytes = ordered ? 256 : 16;
+        box.vfrag.length = length;
+        box.vfrag.fragments =
+            std::span(box.records).first(Vfrag::count_for(length, box.vfrag.fragment_bytes));
+        box.vfrag.user = &box;
+        box.out = true;
+        peer_.submit(box.vfrag, now);
+    }
+
+    /// Sends what there is to send; the fragments are kept for the other side.
+    void pump(Time now, bool complete)
+    {
+        peer_.unblock();
+        Transmit t;
+        for (unsigned i = 0; i < 400 && peer_.next_transmit(t, now); ++i) {
+            std::vector<std::byte> bytes(max_control_bytes);
+            if (t.what == Transmit::What::fragment) {
+                FUZZ_REQUIRE(static_cast<Box *>(t.choice.vfrag->user)->out);
+                const std::vector<std::byte> payload(t.header.payload_bytes);
+                t.header.flags |= flag_payload_checksummed;
+                t.header.payload_crc = ft::base::crc32c(payload);
+                bytes.resize(header_bytes + payload.size());
+                write_header(t.header, bytes);
+                seal(bytes);
+                if (!complete) {
+                    held_.push_back({t.choice.vfrag, t.choice.index, t.path});
+                }
+            } else {
+                bytes.resize(peer_.write_control(t, bytes));
+            }
+            peer_.sent(t, now, complete);
+            if (said.size() < 200) {
+                said.push_back(std::move(bytes));
+            }
+        }
+        finish();
+    }
+
+    void finish()
+    {
+        while (Vfrag *v = peer_.next_finished()) {
+            Box &box = *static_cast<Box *>(v->user);
+            FUZZ_REQUIRE(box.out);
+            FUZZ_REQUIRE(v->acknowledged() || peer_.unreachable());
+            box.out = false;
+        }
+        PathEvent event;
+        while (peer_.next_event(event)) {
+        }
+    }
+
+    void complete_one(Time now)
+    {
+        if (held_.empty()) {
+            return;
+        }
+        const Held held = held_.front();
+        held_.pop_front();
+        if (static_cast<Box *>(held.vfrag->user)->out) {
+            peer_.locally_complete(*held.vfrag, held.index, held.path, now, now);
+        } else {
+            peer_.descriptor_released(held.path);
+        }
+        finish();
+    }
+
+    void take(std::span<const std::byte> bytes, PathId arrival, Time now)
+    {
+        FragHeader h;
+        if (parse_header(bytes, true, h) != ParseStatus::ok) {
+            return;
+        }
+        if (h.kind != Kind::ordered && h.kind != Kind::data) {
+            peer_.on_control(h, bytes, arrival, now);
+        } else {
+            const Verdict verdict = peer_.on_fragment(h, arrival, now);
+            if (verdict == Verdict::fresh || verdict == Verdict::early) {
+                if (!payload_is_whole(h, payload_of(h, bytes))) {
+                    peer_.reject_payload(h);
+                } else if (verdict == Verdict::early) {
+                    peer_.hold(h, bytes, now);
+                } else {
+                    peer_.accept(h, now);
+                    std::vector<std::byte> ready;
+                    while (h.kind == Kind::ordered && peer_.next_ready(ready)) {
+                        FUZZ_REQUIRE(ready.size() >= header_bytes);
+                    }
+                }
+            }
+        }
+        finish();
+    }
+
+    void time(Time now)
+    {
+        peer_.on_time(now);
+        FUZZ_REQUIRE(peer_.next_deadline() > now);
+        finish();
+    }
+
+    void check() const
+    {
+        FUZZ_REQUIRE(peer_.sender().window_bytes() <= config_.window_bytes);
+        FUZZ_REQUIRE(peer_.sender().window_vfrags() <= config_.window_vfrags);
+        FUZZ_REQUIRE(peer_.receiver().held_bytes() <= config_.reorder_bytes);
+        std::uint64_t in_flight = 0;
+        for (const Box &box : boxes_) {
+            for (unsigned i = 0; box.out && i < box.vfrag.count(); ++i) {
+                in_flight += box.records[i].state == FragmentState::in_flight ? 1 : 0;
+            }
+        }
+        const Counters &c = peer_.counters();
+        FUZZ_REQUIRE(c.fragments_sent + c.acknowledged_late ==
+                     c.fragments_acknowledged + c.declared_lost + in_flight);
+    }
+
+    Peer &peer() { return peer_; }
+    std::deque<std::vector<std::byte>> said;
+
+  private:
+    struct Held {
+        Vfrag *vfrag;
+        unsigned index;
+        PathId path;
+    };
+    const Config &config_;
+    Peer peer_;
+    std::deque<Box> boxes_;
+    std::deque<Held> held_;
+};
+
+/// A fragment out of the input, with right checksums.
+std::vector<std::byte> forge(ft::base::WireReader &in)
+{
+    FragHeader h;
+    h.kind = static_cast<Kind>(in.u8() % 5 + 1);
+    h.flags = static_cast<std::uint8_t>(in.u8() & 0x0f);
+    h.count = static_cast<std::uint8_t>(h.kind == Kind::data ? in.u8() % max_fragments + 1 : 1);
+    h.index = static_cast<std::uint8_t>(in.u8() % h.count);
+    // Near the numbers in use, or anywhere.
+    const std::uint8_t far = in.u8();
+    h.sequence = (far & 1) != 0 ? in.u32() : in.u8();
+    h.order = (far & 2) != 0 ? in.u32() : in.u8();
+    h.cumulative = (far & 4) != 0 ? in.u32() : in.u8();
+    h.tx = (far & 8) != 0 ? in.u32() & tx_mask : in.u8();
+    h.timestamp = in.u32();
+    h.echo_timestamp = (far & 16) != 0 ? in.u32() : in.u8();
+    h.path = static_cast<std::uint8_t>(in.u8() % max_paths);
+    h.echo_path = static_cast<std::uint8_t>(in.u8() % max_paths);
+    h.echo_delay_us = in.u16();
+    const auto payload = in.bytes(std::min<std::size_t>(in.u8(), in.remaining()));
+    h.payload_bytes = static_cast<std::uint32_t>(payload.size());
+    h.payload_crc = ft::base::crc32c(payload);
+    std::vector<std::byte> bytes(header_bytes);
+    write_header(h, bytes);
+    bytes.insert(bytes.end(), payload.begin(), payload.end());
+    seal(bytes);
+    return bytes;
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
+{
+    const Config config = small_config();
+    ft::base::WireReader in(std::as_bytes(std::span(data, size)));
+    Side a(config, 0);
+    Side b(config, 1);
+    Time now = Time::from_ns(1'000'000);
+    if ((in.u8() & 1) != 0) {
+        a.peer().start_at(0xfffffffe, 0xfffffffd, 0xfffffe);
+        b.peer().start_at(0xfffffffe, 0xfffffffd, 0xfffffe);
+    }
+    for (unsigned steps = 0; steps < 200 && in.remaining() > 0; ++steps) {
+        const std::uint8_t command = in.u8();
+        const std::uint8_t operand = in.u8();
+        Side &side = (command & 0x80) != 0 ? b : a;
+        Side &other = (command & 0x80) != 0 ? a : b;
+        const auto arrival = static_cast<PathId>(operand % 4 == 3 ? no_path : operand % 4);
+        switch (command % 11) {
+        case 0:
+            side.submit(true, operand, now);
+            break;
+        case 1:
+            side.submit(false, operand % 64 + 1, now);
+            break;
+        case 2:
+            side.pump(now, operand % 2 == 0);
+            break;
+        case 3:
+            now += ft::base::Duration::from_us(std::int64_t{operand} * operand * operand / 16);
+            side.time(now);
+            break;
+        case 4:
+            side.complete_one(now);
+            break;
+        case 5: // what the other has said comes
+        case 6: // ... with a byte changed
+        case 7: // ... and comes again later
+            if (!other.said.empty()) {
+                std::vector<std::byte> bytes = std::move(other.said.front());
+                other.said.pop_front();
+                if (command % 11 == 6) {
+                    bytes[in.u8() % bytes.size()] ^= std::byte{operand};
+                    if (bytes.size() >= header_bytes + std::to_integer<std::size_t>(bytes[37])) {
+                        seal(bytes);
+                    }
+                }
+                side.take(bytes, arrival, now);
+                if (command % 11 == 7) {
+                    other.said.push_back(std::move(bytes));
+                }
+            }
+            break;
+        case 8:
+            side.take(forge(in), arrival, now);
+            break;
+        case 9:
+            if (operand % 4 == 3) {
+                side.peer().path_revived(static_cast<PathId>(operand / 4 % 3), now);
+            } else if (operand % 4 == 2) {
+                side.peer().path_error(static_cast<PathId>(operand / 4 % 3), now);
+            } else {
+                side.peer().blocked(static_cast<PathId>(operand / 4 % 3));
+            }
+            side.finish();
+            break;
+        default:
+            side.peer().flush_acks();
+            break;
+        }
+        side.check();
+    }
+    return 0;
+}

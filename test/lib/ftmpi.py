@@ -1,0 +1,228 @@
+"""Runs an MPI program under mpirun on this machine with chosen networks and faults, and reads what
+the components counted."""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+from fttap import Skip, check, comment
+
+TOP = os.environ["FT_TOP"]
+BUILD = os.environ["FT_BUILD"]
+MPIRUN = os.environ.get("FT_MPIRUN", "mpirun")
+HASHRING = os.path.join(BUILD, "test/mpi/programs/hashring")
+
+PR_SET_CHILD_SUBREAPER = 36
+
+# Two interfaces of one machine, in a network namespace that ends with its last process: an address
+# at one end of a veth pair reaches itself, and btl/tcp makes a module for each interface.
+TWO_INTERFACES = """
+set -e
+ip link set lo up
+for i in 0 1; do
+    ip link add ft$i type veth peer name ftpeer$i
+    ip address add 10.77.$i.1/24 dev ft$i
+    ip link set ft$i up
+    ip link set ftpeer$i up
+done
+exec "$@"
+"""
+
+# name -> (BTLs, parameters, paths between two ranks)
+NETWORKS = {
+    "vader": ("vader", {}, 1),
+    "tcp": ("tcp", {"btl_tcp_if_include": "lo"}, 1),
+    "tcp2": ("tcp", {"btl_tcp_if_include": "ft0,ft1"}, 2),
+    "vader+tcp": ("vader,tcp", {"btl_tcp_if_include": "lo"}, 2),
+}
+
+
+def become_subreaper():
+    """What an mpirun that is ended leaves behind becomes our child."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants(root):
+    """Process ids below root, deepest last."""
+    children = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as stat:
+                    fields = stat.read().rsplit(")", 1)[1].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    found, queue = [], [root]
+    while queue:
+        for child in children.get(queue.pop(), []):
+            found.append(child)
+            queue.append(child)
+    return found
+
+
+def stacks(pids):
+    """Where the processes are, for the cause of a stall."""
+    if not shutil.which("gdb"):
+        return "no gdb here to show where the processes are"
+    text = ""
+    for pid in pids:
+        done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "thread apply all bt 14"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        frames = [line for line in done.stdout.split("\n") if line.startswith(("#", "Thread"))]
+        text += f"process {pid}:\n" + "\n".join(frame[:150] for frame in frames) + "\n"
+    return text
+
+
+class Result:
+    """What became of a run."""
+
+    def __init__(self, command, code, output, seconds, late, where):
+        self.command = command
+        self.code = code
+        self.output = output
+        self.seconds = seconds
+        self.late = late  # it had to be ended at its deadline
+        self.where = where  # stacks, when it was late and they were asked for
+        self.faults = sums(output, "btl/fault")
+        self.dr = sums(output, "pml/dr")
+
+    @property
+    def right(self):
+        """Everything was exchanged and every byte was right."""
+        return self.code == 0 and not self.late and ", 0 wrong" in self.output
+
+    def tell(self):
+        """The run as TAP comments."""
+        comment(" ".join(self.command))
+        comment(f"exit code {self.code}, {self.seconds:.1f} s"
+                + (", ended at the deadline" if self.late else ""))
+        lines = self.output.rstrip().split("\n")
+        comment("\n".join(line[:500] for line in lines[-60:]))
+        if self.where:
+            comment(self.where)
+
+    def must(self, condition, complaint):
+        """Fails the test, with the run told, unless the condition holds."""
+        if not condition:
+            self.tell()
+        check(condition, complaint)
+
+
+def sums(output, who):
+    """The counters that `who` printed for each rank, added up; {} when it printed none."""
+    total = {}
+    for line in re.findall(rf"^{who}\[rank \d+\]: (.*)$", output, re.MULTILINE):
+        for name, value in re.findall(r"(\w+)=(\d+)", line):
+            total[name] = total.get(name, 0) + int(value)
+    return total
+
+
+def mca(parameters):
+    """Parameters as arguments of mpirun."""
+    return [word for name, value in parameters.items() for word in ("--mca", name, str(value))]
+
+
+def command_for(network, pml, parameters, program, ranks=2):
+    """The whole command, with the network's own surroundings."""
+    btls, own, _ = NETWORKS[network]
+    command = [MPIRUN, "--oversubscribe", "-np", str(ranks)]
+    command += mca({"btl": f"fault,{btls},self", "pml": pml, "btl_fault_count": 1,
+                    "pml_dr_stats": 1, **own, **parameters})
+    command += [str(word) for word in program]
+    if network == "tcp2":
+        unshare = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-Urn"]
+        if subprocess.run(unshare + ["true"], capture_output=True, check=False).returncode != 0:
+            raise Skip("network namespaces are not permitted here, and two interfaces need one")
+        command = unshare + ["bash", "-c", TWO_INTERFACES, "two-interfaces"] + command
+    return command
+
+
+def run(command, deadline, show_stacks=False):
+    """Runs it to its end or to the deadline, in seconds. Leaves no process behind."""
+    start = time.monotonic()
+    where = ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=deadline)
+            late = False
+        except subprocess.TimeoutExpired:
+            late = True
+            seconds = time.monotonic() - start
+            below = descendants(process.pid)
+            if show_stacks:
+                where = stacks([pid for pid in below if is_rank(pid)])
+            process.terminate()  # mpirun ends its ranks
+            try:
+                output, _ = process.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                for pid in [process.pid] + below:
+                    end(pid)
+                output, _ = process.communicate(timeout=10)
+    if not late:
+        seconds = time.monotonic() - start
+    sweep()
+    return Result(command, process.returncode, output, seconds, late, where)
+
+
+def is_rank(pid):
+    """Whether the process is one of the program's, and not mpirun."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            return b"OMPI_COMM_WORLD_RANK=" in environment.read()
+    except (FileNotFoundError, PermissionError):
+        return False
+
+
+def end(pid):
+    """Ends one process."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def sweep(keep=()):
+    """Ends and collects what runs have left behind. `keep` are other children of ours."""
+    give_up = time.monotonic() + 10
+    while time.monotonic() < give_up:
+        left = [pid for pid in descendants(os.getpid()) if pid not in keep and pid not in KEPT]
+        if not left:
+            return
+        for pid in left:
+            end(pid)
+        for pid in left:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                pass
+
+
+KEPT = set()
+
+
+class Load:
+    """Spinning processes, twice as many as there are processors."""
+
+    def __init__(self, count=None):
+        self.count = 2 * (os.cpu_count() or 1) if count is None else count
+        self.processes = []
+
+    def __enter__(self):
+        for _ in range(self.count):
+            process = subprocess.Popen(  # pylint: disable=consider-using-with
+                ["sh", "-c", "while :; do :; done"], start_new_session=True)
+            KEPT.add(process.pid)
+            self.processes.append(process)
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            KEPT.discard(process.pid)

@@ -1,0 +1,113 @@
+"""Running hashring on a virtual cluster while a fault strikes at a known moment."""
+
+import time
+
+import ftcluster
+from fttap import check
+
+RANKS = 4
+
+
+class Story:
+    """One run of hashring over all hosts, and what became of it.
+
+    The run goes on until finish() asks for its end, so that a fault strikes,
+    and is survived, in the middle: never by chance after the last message.
+    """
+
+    def __init__(self, cluster, parameters, deadline, kinds="", largest=None, seed=1):
+        self.cluster = cluster
+        self.marks = cluster.marks()
+        self._enough = self.marks.path + ".enough"
+        self.end = time.monotonic() + deadline
+        arguments = ["-np", RANKS, "--map-by", "node"]
+        for name, value in parameters.items():
+            arguments += ["--mca", name, value]
+        arguments += [ftcluster.program("hashring"), "--marks", self.marks.path, "--until",
+                      self._enough, "--seconds", deadline + 30, "--seed", seed]
+        if kinds:
+            arguments += ["--kinds", kinds]
+        if largest:
+            arguments += ["--max", largest]
+        self.run = cluster.mpirun(*arguments, deadline=deadline, env=ftcluster.component_env())
+
+    def rounds(self, number, kind="", seconds=None):
+        """Wait until that many rounds have begun; False when they do not in time."""
+        end = self.end if seconds is None else min(self.end, time.monotonic() + seconds)
+        return self.marks.rounds(number, end, self.run, kind) is not None
+
+    def under_way(self, kind="", rounds=2):
+        """Wait for the run to be in the middle of a round of the kind."""
+        if not self.rounds(rounds, kind):
+            self.run.wait()
+            self.run.tell()
+            raise AssertionError(f"the run did not come to its {rounds}. round {kind}")
+
+    def goes_on(self, rounds=10, seconds=None):
+        """Check that more rounds begin from now on.
+
+        A round begins only when rank 0 has all of the one before it, so all but
+        the first were exchanged whole after this call.
+        """
+        self.drain()
+        if not self.rounds(rounds, seconds=seconds):
+            self.run.stop()
+            self.run.tell()
+            raise AssertionError("the run made no progress after the fault")
+
+    def finish(self):
+        """Ask the program for its end and wait; returns the exit code."""
+        with open(self._enough, "w", encoding="ascii"):
+            pass
+        return self.run.wait()
+
+    def finish_right(self):
+        """Finish; the program must have found every byte right."""
+        code = self.finish()
+        if code != 0 or " 0 wrong" not in self.run.out:
+            self.run.tell()
+            raise AssertionError(f"exit code {code}: {verdict(self.run)}")
+
+    def drain(self):
+        """Forget the marks written so far."""
+        while self.marks.wait(lambda t: True, time.monotonic()) is not None:
+            pass
+
+    def close(self):
+        self.run.stop()
+        self.marks.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def verdict(run):
+    lines = [line for line in run.out.splitlines() if line.startswith("hashring:")]
+    if lines:
+        return lines[-1]
+    return "past the deadline" if run.code == ftcluster.PAST_DEADLINE else "it gave no verdict"
+
+
+def counters_add_up(cluster, kind, host, rail, at_least=1):
+    """Check that the fault struck."""
+    struck = cluster.struck(kind, host, rail)
+    check(struck >= at_least, f"{kind} struck {struck} packets at {host} rail {rail}")
+    return struck
+
+
+def heal_all(cluster):
+    """End every fault on every rail."""
+    for host, networks in cluster.counters().items():
+        for network in networks:
+            cluster.tool("heal", host, network)
+
+
+def available(component):
+    """Whether a component can be found: (framework_name), for example pml_dr."""
+    framework, name = component.split("_", 1)
+    run = ftcluster.command(["ompi_info", "--parsable", "--param", framework, name],
+                            env=ftcluster.component_env())
+    return f"mca:{framework}:{name}:version" in run.out

@@ -1,0 +1,114 @@
+/* Rank 1 is cut off from everybody while all talk to all. What concerns it ends with
+ * MPIX_ERR_UNREACHABLE, what does not goes on, and MPI_Finalize returns.
+ *
+ * Needs three ranks, a fault that cuts off rank 1, and MPI_ERRORS_RETURN; it fails when nothing is
+ * cut.
+ */
+#include "ompi/mpi_ft/mpi_ft.h"
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+int rank = 0;
+long failures = 0;
+
+void check(bool holds, const char *what, int detail)
+{
+    if (!holds) {
+        ++failures;
+        std::fprintf(stderr, "# rank %d: %s (%d)\n", rank, what, detail);
+    }
+}
+
+int class_of(int code)
+{
+    int error_class = -1;
+    MPI_Error_class(code, &error_class);
+    return error_class;
+}
+
+/* Exchanges until it fails. \return the class of the error */
+int talk_until_lost(int other)
+{
+    std::vector<char> out(20000, 'x');
+    std::vector<char> in(20000);
+    for (int i = 0; i < 1000000; ++i) {
+        const int size = i % 3 == 0 ? 20000 : 10;
+        const int rc = MPI_Sendrecv(out.data(), size, MPI_CHAR, other, 1, in.data(), size, MPI_CHAR,
+                                    other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rc != MPI_SUCCESS) {
+            return class_of(rc);
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+void all_kinds_fail(int other)
+{
+    std::vector<char> big(3000000);
+    int value = 0;
+    check(class_of(MPI_Send(&value, 1, MPI_INT, other, 2, MPI_COMM_WORLD)) == MPIX_ERR_UNREACHABLE,
+          "send", other);
+    check(class_of(MPI_Send(big.data(), 3000000, MPI_CHAR, other, 2, MPI_COMM_WORLD)) ==
+              MPIX_ERR_UNREACHABLE,
+          "long send", other);
+    check(class_of(MPI_Recv(&value, 1, MPI_INT, other, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE)) ==
+              MPIX_ERR_UNREACHABLE,
+          "receive", other);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Recv_init(&value, 1, MPI_INT, other, 2, MPI_COMM_WORLD, &request);
+    MPI_Start(&request);
+    check(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPIX_ERR_UNREACHABLE, "persistent",
+          other);
+    if (request != MPI_REQUEST_NULL) {
+        MPI_Request_free(&request);
+    }
+    check(class_of(MPI_Probe(other, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE)) == MPIX_ERR_UNREACHABLE,
+          "probe", other);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(MPIX_ERR_UNREACHABLE, text.data(), &length);
+    check(std::strncmp(text.data(), "MPIX_ERR_UNREACHABLE", 20) == 0, text.data(), length);
+    int value = 7;
+    if (rank == 1) {
+        check(talk_until_lost(0) == MPIX_ERR_UNREACHABLE, "rank 0 was not lost", 0);
+        check(talk_until_lost(2) == MPIX_ERR_UNREACHABLE, "rank 2 was not lost", 2);
+        all_kinds_fail(0);
+        // Nobody is left who could send.
+        const int rc = MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD,
+                                MPI_STATUS_IGNORE);
+        check(class_of(rc) == MPIX_ERR_UNREACHABLE, "receive from any source", class_of(rc));
+    } else {
+        check(talk_until_lost(1) == MPIX_ERR_UNREACHABLE, "rank 1 was not lost", 1);
+        all_kinds_fail(1);
+        // The two others go on, wildcards included.
+        const int other = 2 - rank;
+        for (int i = 0; i < 200; ++i) {
+            int in = -1;
+            MPI_Request request = MPI_REQUEST_NULL;
+            MPI_Irecv(&in, 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &request);
+            MPI_Send(&i, 1, MPI_INT, other, 5, MPI_COMM_WORLD);
+            check(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS && in == i, "value", in);
+        }
+    }
+    MPI_Finalize();
+    if (failures == 0) {
+        std::printf("rank %d survived\n", rank);
+    }
+    return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,203 @@
+// Ranks that wait for other ranks' deaths, then compute a sum among those that are left.
+//
+// usage: survivors [--deaths N] [--seconds S] [--marks FIFO] [--die-before-init RANK] [--hold RANK]
+//                  [--abort RANK] [--exit-code RANK:CODE] [--no-sum] [--wait-for RANK]
+//
+// Every rank computes until it knows of N deaths (0) or S seconds (30) have passed, which is an
+// error. The lowest survivor gathers the sum of the survivors' squared ranks by point-to-point
+// messages and sends it back; a wrong sum is an error. With --wait-for, all others first wait in
+// MPI_Recv for a message that this rank never sends, and then send to it: both calls must return
+// with the error class of a dead rank. Then all finalize, but for the held rank,
+// which computes on for ever. At the end each rank prints "survivor R knows V@E V@E ..." (who died,
+// in which epoch) and "finalized R".
+#include <mpi.h>
+
+#include "opal/process/deaths.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace {
+
+struct Options {
+    std::size_t deaths = 0;
+    double seconds = 30;
+    const char *marks = nullptr;
+    int die_before_init = -1;
+    int hold = -1;
+    int abort = -1;
+    int coded = -1;
+    int code = 0;
+    bool sum = true;
+    int wait_for = -1;
+};
+
+Options parse(int argc, char **argv)
+{
+    Options o;
+    for (int i = 1; i < argc; ++i) {
+        const std::string name = argv[i];
+        if (name == "--no-sum") {
+            o.sum = false;
+            continue;
+        }
+        const char *value = i + 1 < argc ? argv[++i] : "";
+        if (name == "--deaths") {
+            o.deaths = static_cast<std::size_t>(std::atoi(value));
+        } else if (name == "--seconds") {
+            o.seconds = std::atof(value);
+        } else if (name == "--marks") {
+            o.marks = value;
+        } else if (name == "--die-before-init") {
+            o.die_before_init = std::atoi(value);
+        } else if (name == "--hold") {
+            o.hold = std::atoi(value);
+        } else if (name == "--wait-for") {
+            o.wait_for = std::atoi(value);
+        } else if (name == "--abort") {
+            o.abort = std::atoi(value);
+        } else if (name == "--exit-code") {
+            if (std::sscanf(value, "%d:%d", &o.coded, &o.code) != 2) {
+                std::exit(64);
+            }
+        } else {
+            std::fprintf(stderr, "survivors: what is %s?\n", name.c_str());
+            std::exit(64);
+        }
+    }
+    return o;
+}
+
+/// The FIFO stays open: its reader must never see an end.
+void mark(const char *fifo, const std::string &text)
+{
+    if (fifo == nullptr) {
+        return;
+    }
+    static const int fd = ::open(fifo, O_WRONLY);
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    char line[256];
+    const int n = std::snprintf(line, sizeof line, "%lld.%09ld %s\n",
+                                static_cast<long long>(t.tv_sec), t.tv_nsec, text.c_str());
+    if (fd >= 0 && ::write(fd, line, static_cast<std::size_t>(n)) < 0) {
+        std::perror("marks");
+    }
+}
+
+bool lives(std::uint32_t jobid, int rank)
+{
+    return !ft::process::is_dead({jobid, static_cast<std::uint32_t>(rank)});
+}
+
+/// The job's number, out of the deaths that are known; 0 when there are none.
+std::uint32_t job()
+{
+    return ft::process::death_count() == 0 ? 0 : ft::process::death(0).who.jobid;
+}
+
+bool right_sum(int me, int size)
+{
+    std::vector<int> alive;
+    long long want = 0;
+    for (int r = 0; r < size; ++r) {
+        if (lives(job(), r)) {
+            alive.push_back(r);
+            want += static_cast<long long>(r) * r;
+        }
+    }
+    const int root = alive.front();
+    long long mine = static_cast<long long>(me) * me;
+    long long sum = mine;
+    if (me != root) {
+        MPI_Send(&mine, 1, MPI_LONG_LONG, root, 1, MPI_COMM_WORLD);
+        MPI_Recv(&sum, 1, MPI_LONG_LONG, root, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return sum == want;
+    }
+    for (const int r : alive) {
+        long long part = 0;
+        if (r != root) {
+            MPI_Recv(&part, 1, MPI_LONG_LONG, r, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            sum += part;
+        }
+    }
+    for (const int r : alive) {
+        if (r != root) {
+            MPI_Send(&sum, 1, MPI_LONG_LONG, r, 2, MPI_COMM_WORLD);
+        }
+    }
+    return sum == want;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    const Options o = parse(argc, argv);
+    const char *const early = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (early != nullptr && std::atoi(early) == o.die_before_init) {
+        std::abort();
+    }
+    MPI_Init(&argc, &argv);
+    int me = 0;
+    int size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (me == 0 || o.hold >= 0 || o.wait_for >= 0) {
+        mark(o.marks, "ready " + std::to_string(me));
+    }
+    if (me == o.abort) {
+        MPI_Abort(MPI_COMM_WORLD, 42);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const auto late = [&] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >
+               o.seconds;
+    };
+    if (o.wait_for >= 0 && me != o.wait_for) {
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        int never = 0;
+        int received = MPI_SUCCESS;
+        int sent = MPI_SUCCESS;
+        const int rc =
+            MPI_Recv(&never, 1, MPI_INT, o.wait_for, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Error_class(rc, &received);
+        MPI_Error_class(MPI_Send(&never, 1, MPI_INT, o.wait_for, 7, MPI_COMM_WORLD), &sent);
+        std::printf("classes %d: %d %d\n", me, received, sent);
+        std::fflush(stdout);
+    }
+    while (me == o.hold || (o.hold < 0 && ft::process::death_count() < o.deaths)) {
+        int flag = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        if (late()) {
+            std::printf("rank %d waited in vain: %zu deaths known\n", me,
+                        ft::process::death_count());
+            std::fflush(stdout);
+            return 9;
+        }
+    }
+    if (o.hold >= 0) {
+        mark(o.marks, "finalizing " + std::to_string(me));
+    } else if (o.sum && !right_sum(me, size)) {
+        std::printf("rank %d: wrong sum\n", me);
+        std::fflush(stdout);
+        return 8;
+    }
+    MPI_Finalize();
+    std::string text = "survivor " + std::to_string(me) + " knows";
+    for (std::size_t i = 0; i < ft::process::death_count(); ++i) {
+        const ft::process::Death d = ft::process::death(i);
+        text += " " + std::to_string(d.who.vpid) + "@" + std::to_string(d.epoch);
+    }
+    std::printf("%s\nfinalized %d\n", text.c_str(), me);
+    std::fflush(stdout);
+    return me == o.coded ? o.code : 0;
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Bad input and bad luck of pml/dr: one clear message and an MPI error, never a hang."""
+
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.dont_write_bytecode = True
+
+import fttap  # noqa: E402
+
+BUILD = os.environ["FT_BUILD"]
+PROGRAMS = os.path.join(BUILD, "test", "mpi", "semantics")
+MATCHING = os.path.join(PROGRAMS, "matching")
+LOST_PEER = os.path.join(PROGRAMS, "lost_peer")
+
+
+def mpirun(*arguments):
+    """Run it; \\return (exit code, everything printed)."""
+    command = [os.environ.get("FT_MPIRUN", "mpirun"), "--oversubscribe", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=60, check=False)
+    return done.returncode, done.stdout
+
+
+def dr(*arguments):
+    """The matching program on two ranks with these parameters."""
+    return mpirun("-n", "2", "--mca", "pml", "dr", "--mca", "btl", "vader,self", *arguments,
+                  MATCHING)
+
+
+def refused(result, *wanted):
+    """The job ended with an error and said each of the wanted things."""
+    code, text = result
+    fttap.check(code != 0, f"exit code 0:\n{text}")
+    for words in wanted:
+        fttap.check(re.search(words, re.sub(r"\s+", " ", text)), f"no '{words}' in:\n{text}")
+    fttap.check("Backtrace" not in text and "signal" not in text.lower(), text)
+
+
+def out_of_range():
+    """a number out of range"""
+    refused(dr("--mca", "pml_dr_fragment_bytes", "17"), "pml_dr_fragment_bytes is out of range",
+            "given: 17", "256 to 16777216")
+    refused(dr("--mca", "pml_dr_path_retries", "-3"), "pml_dr_path_retries is out of range",
+            "given: -3")
+
+
+def unknown_words():
+    """words that are not known"""
+    refused(dr("--mca", "pml_dr_checksum", "some"), "pml_dr_checksum", "given: some")
+    refused(dr("--mca", "pml_dr_checksum", "full,vader:half"), "given: vader:half")
+    refused(dr("--mca", "pml_dr_test_disable", "gravity"), "pml_dr_test_disable", "gravity")
+
+
+def contradictions():
+    """numbers that contradict each other"""
+    refused(dr("--mca", "pml_dr_rto_min_us", "900000", "--mca", "pml_dr_rto_max_ms", "10"),
+            "contradict", "rto_max")
+    refused(dr("--mca", "pml_dr_window_bytes", "8192"), "contradict", "window_bytes")
+
+
+def lost_peer():
+    """a rank that is cut off is given up, the others go on"""
+    for kind in ("kill_error", "kill_after"):
+        code, text = mpirun("-n", "3", "--mca", "pml", "dr", "--mca", "btl", "fault,tcp,self",
+                            "--mca", "pml_dr_give_up_ms", "2500",
+                            "--mca", "pml_dr_keepalive_ms", "300",
+                            "--mca", "btl_fault_ranks", "1", "--mca", f"btl_fault_{kind}", "300",
+                            LOST_PEER)
+        fttap.check(code == 0 and text.count("survived") == 3, f"{kind}: exit {code}\n{text}")
+
+
+def inert_unless_named():
+    """installed and not asked for, it is silent and not used"""
+    code, text = mpirun("-n", "2", "--mca", "btl", "vader,self", "--mca", "pml_dr_stats", "2",
+                        MATCHING)
+    fttap.check(code == 0 and "pml/dr" not in text, text)
+
+
+def settings_agree_with_the_manual():
+    """the manual page describes every parameter with its default, and no other"""
+    listing = subprocess.run(["ompi_info", "--param", "pml", "dr", "--level", "9", "--parsable"],
+                             stdout=subprocess.PIPE, text=True, check=True).stdout
+    registered = dict(re.findall(r"param:pml_dr_(\w+):value:(.*)", listing))
+    page = os.path.join(os.environ["FT_TOP"], "ompi", "mca", "pml", "dr", "mca_pml_dr.7")
+    with open(page, encoding="utf-8") as file:
+        described = dict(re.findall(r"^\.BR pml_dr_(\w+) \" \(default (.*?)[,)]", file.read(), re.M))
+    fttap.check(registered and set(registered) == set(described),
+                f"only registered: {set(registered) - set(described)}; "
+                f"only described: {set(described) - set(registered)}")
+    for name, value in registered.items():
+        fttap.check(described[name] == (value or "none"),
+                    f"{name}: {value!r} registered, {described[name]!r} described")
+
+
+fttap.main([out_of_range, unknown_words, contradictions, lost_peer, inert_unless_named,
+            settings_agree_with_the_manual])

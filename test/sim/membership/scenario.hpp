@@ -1,0 +1,30 @@
+/// A run made from a seed: how many nodes, what weather, which faults at which moments.
+#pragma once
+
+#include "test/sim/membership/world.hpp"
+
+#include <string>
+#include <vector>
+
+namespace sim {
+
+/// What came out of a run.
+struct Result {
+    std::vector<std::string> violations;
+    std::uint64_t events = 0;
+    unsigned installs = 0;
+    unsigned evictions = 0;
+    unsigned faults_struck = 0; ///< faults that hit a running node
+    Position nodes = 0;
+    std::size_t commits = 0;
+    std::string kind;
+};
+
+/// Families of scenarios; a seed belongs to family seed % family_count.
+inline constexpr unsigned family_count = 14;
+const char *family_name(unsigned family);
+
+/// Runs scenario `seed` with the engine broken by `mutation`.
+Result run_scenario(std::uint64_t seed, Mutation mutation, bool verbose);
+
+} // namespace sim

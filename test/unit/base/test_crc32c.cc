@@ -1,0 +1,147 @@
+#include "opal/ft/base/crc32c.hpp"
+#include "opal/ft/base/rng.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <array>
+#include <cstring>
+#include <string_view>
+
+using namespace ft::base;
+
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text)
+{
+    return std::as_bytes(std::span<const char>(text.data(), text.size()));
+}
+
+/// The definition, bit by bit.
+std::uint32_t by_definition(std::span<const std::byte> data)
+{
+    std::uint32_t r = 0xffffffffU;
+    for (const std::byte b : data) {
+        r ^= static_cast<std::uint32_t>(b);
+        for (int i = 0; i < 8; ++i) {
+            r = (r >> 1) ^ ((r & 1U) != 0 ? 0x82f63b78U : 0);
+        }
+    }
+    return ~r;
+}
+
+template <std::size_t N>
+std::array<std::byte, N> random_bytes(std::uint64_t seed)
+{
+    std::array<std::byte, N> data;
+    Rng rng(seed);
+    for (auto &b : data) {
+        b = static_cast<std::byte>(rng.below(256));
+    }
+    return data;
+}
+
+void known_values(void **)
+{
+    assert_int_equal(crc32c(bytes_of("123456789")), 0xE3069283U);
+    assert_int_equal(crc32c(std::span<const std::byte>{}), 0U);
+    assert_int_equal(Crc32c().value(), 0U);
+    // RFC 3720, appendix B.4.
+    std::array<std::byte, 32> data{};
+    assert_int_equal(crc32c(data), 0x8A9136AAU);
+    data.fill(std::byte{0xff});
+    assert_int_equal(crc32c(data), 0x62A8AB43U);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        data[i] = static_cast<std::byte>(i);
+    }
+    assert_int_equal(crc32c(data), 0x46DD794EU);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        data[i] = static_cast<std::byte>(31 - i);
+    }
+    assert_int_equal(crc32c(data), 0x113FDB5CU);
+}
+
+void every_length_matches_the_definition(void **)
+{
+    const auto data = random_bytes<1100>(1);
+    for (std::size_t offset = 0; offset < 16; ++offset) {
+        for (std::size_t length = 0; length <= 1024; length += offset == 0 ? 1 : 61) {
+            const auto part = std::span(data).subspan(offset, length);
+            assert_int_equal(crc32c(part), by_definition(part));
+        }
+    }
+}
+
+void pieces_give_the_sum_of_the_whole(void **)
+{
+    const auto data = random_bytes<300>(2);
+    const std::uint32_t whole = crc32c(data);
+    for (std::size_t cut = 0; cut <= data.size(); ++cut) {
+        const auto head = std::span<const std::byte>(data).first(cut);
+        const auto tail = std::span<const std::byte>(data).subspan(cut);
+        const std::uint32_t stepwise = Crc32c().update(head).update({}).update(tail).value();
+        const std::uint32_t at_once = crc32c({head, std::span<const std::byte>{}, tail});
+        const std::uint32_t combined = crc32c_combine(crc32c(head), crc32c(tail), tail.size());
+        assert_int_equal(stepwise, whole);
+        assert_int_equal(at_once, whole);
+        assert_int_equal(combined, whole);
+    }
+}
+
+void combination_handles_long_tails(void **)
+{
+    // The sum of n zero bytes, doubled up to 2^40 bytes, against the sum taken in two ways.
+    std::array<std::byte, 1> zero{};
+    std::uint32_t sum = crc32c(zero);
+    std::uint64_t length = 1;
+    for (int i = 0; i < 20; ++i) {
+        sum = crc32c_combine(sum, sum, length);
+        length *= 2;
+    }
+    Crc32c direct;
+    const std::array<std::byte, 4096> zeros{};
+    for (std::uint64_t done = 0; done < length; done += zeros.size()) {
+        direct.update(zeros);
+    }
+    assert_int_equal(sum, direct.value());
+    const std::uint32_t a = crc32c(bytes_of("a"));
+    const std::uint32_t b = crc32c(bytes_of("b"));
+    const std::uint64_t far = (std::uint64_t{1} << 40) + 12345;
+    // Associativity: (a b) c = a (b c), c standing for `far` bytes with some sum.
+    const std::uint32_t left = crc32c_combine(crc32c_combine(a, b, 1), 0x12345678U, far);
+    const std::uint32_t right = crc32c_combine(a, crc32c_combine(b, 0x12345678U, far), far + 1);
+    assert_int_equal(left, right);
+}
+
+void every_flip_of_one_or_two_bits_is_seen(void **)
+{
+    auto data = random_bytes<40>(3);
+    const std::uint32_t good = crc32c(data);
+    const auto flip = [&data](std::size_t i) {
+        data[i / 8] ^= static_cast<std::byte>(1U << (i % 8));
+    };
+    std::size_t missed = 0;
+    for (std::size_t i = 0; i < data.size() * 8; ++i) {
+        flip(i);
+        missed += crc32c(data) == good ? 1 : 0;
+        for (std::size_t j = i + 1; j < data.size() * 8; ++j) {
+            flip(j);
+            missed += crc32c(data) == good ? 1 : 0;
+            flip(j);
+        }
+        flip(i);
+    }
+    assert_int_equal(missed, 0);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(known_values),
+        cmocka_unit_test(every_length_matches_the_definition),
+        cmocka_unit_test(pieces_give_the_sum_of_the_whole),
+        cmocka_unit_test(combination_handles_long_tails),
+        cmocka_unit_test(every_flip_of_one_or_two_bits_is_seen),
+    };
+    return cmocka_run_group_tests_name("crc32c", tests, nullptr, nullptr);
+}

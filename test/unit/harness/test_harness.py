@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Tests of test/run's own parts: does a bad test fail, and does nothing outlive it? Prints TAP."""
+
+import os
+import shutil
+import sys
+import tempfile
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(TOP, "test", "harness"))
+
+import manifest  # noqa: E402
+import supervisor  # noqa: E402
+import tap  # noqa: E402
+
+BUILD = tempfile.mkdtemp(prefix="harness.")
+
+
+def outcome_of(script, deadline=20.0):
+    """Runs a shell script as a test and returns its outcome."""
+    test = manifest.Test("unit", "script", deadline, "check", ["sh", "-c", script], BUILD)
+    pool = supervisor.Pool(dict(os.environ))
+    pool.start(test)
+    done = []
+    while not done:
+        done = pool.wait(1.0)
+    return done[0][1]
+
+
+def gone(pid_file):
+    """True when the process whose id was written there is no more."""
+    with open(pid_file, encoding="utf-8") as source:
+        pid = int(source.read())
+    return not os.path.exists(f"/proc/{pid}")
+
+
+def a_good_test_passes():
+    outcome = outcome_of("echo 1..2; echo ok 1 - one; echo noise >&2; echo 'ok 2 - two # SKIP no'")
+    result = tap.parse(outcome["tap"])
+    return (outcome["status"] == 0 and not outcome["problem"] and result.passed == 1
+            and result.skipped == [("two", "no")] and not result.problems and not result.failed)
+
+
+def a_failed_case_is_seen():
+    result = tap.parse(["1..2", "ok 1 - one", "not ok 2 - two"])
+    return result.failed == ["two"] and result.passed == 1 and not result.problems
+
+
+def bad_tap_is_a_problem():
+    bad = [
+        [],
+        ["ok 1 - no plan"],
+        ["1..2", "ok 1 - one is missing"],
+        ["1..1", "ok 1 - one", "ok 2 - one too many"],
+        ["1..1", "1..1", "ok 1 - two plans"],
+        ["1..2", "ok 2 - wrong number", "ok 1 - wrong number"],
+        ["1..1", "ok 1 - skipped without a reason # SKIP"],
+        ["1..0"],
+        ["1..1", "ok 1 - one", "Bail out! no more"],
+    ]
+    return all(tap.parse(lines).problems for lines in bad)
+
+
+def a_skip_of_everything_says_why():
+    result = tap.parse(["1..0 # SKIP no network namespaces here"])
+    return result.skipped == [("everything", "no network namespaces here")] and not result.problems
+
+
+def a_crash_is_seen():
+    outcome = outcome_of("echo 1..1; echo ok 1 - one; kill -SEGV $$")
+    return os.WIFSIGNALED(outcome["status"]) and "SIGSEGV" in tap.describe_status(outcome["status"])
+
+
+def the_deadline_holds_for_all_descendants():
+    # A daemon in a session of its own that ignores SIGTERM, and a parent that cleans up after itself.
+    daemon, trapped = os.path.join(BUILD, "daemon"), os.path.join(BUILD, "trapped")
+    outcome = outcome_of(
+        f"trap 'echo done > {trapped}; exit 1' TERM; echo 1..1; "
+        f"setsid sh -c 'trap \"\" TERM; echo $$ > {daemon}; while :; do sleep 60; done' & "
+        "while :; do sleep 60 & wait; done", deadline=1.5)
+    return ("deadline" in outcome["problem"] and gone(daemon) and os.path.exists(trapped)
+            and any("ending these" in line for line in outcome["tail"]))
+
+
+def what_is_left_behind_is_found_and_ended():
+    daemon = os.path.join(BUILD, "orphan")
+    outcome = outcome_of("echo 1..1; echo ok 1 - one; "
+                         f"setsid sh -c 'echo $$ > {daemon}; exec sleep 600' >&- 2>&- & "
+                         f"while ! test -s {daemon}; do :; done")
+    return "left 1 processes behind" in outcome["problem"] and gone(daemon)
+
+
+def output_is_merged_by_whole_lines():
+    outcome = outcome_of("echo 1..1; printf 'ok 1 '; echo between >&2; echo '- one'; printf tail")
+    return outcome["tap"] == ["1..1", "ok 1 - one"] and outcome["tail"][-1] == "tail"
+
+
+def each_test_has_a_folder_of_its_own():
+    outcome = outcome_of("echo 1..1; test -d $TMPDIR && touch $TMPDIR/x && echo ok 1 $TMPDIR")
+    folder = outcome["tap"][-1].split()[-1]
+    return folder.startswith("/") and not os.path.exists(folder)
+
+
+def a_missing_program_is_explained():
+    test = manifest.Test("unit", "none", 5.0, "check", ["./no-such-program"], BUILD)
+    pool = supervisor.Pool(dict(os.environ))
+    pool.start(test)
+    done = []
+    while not done:
+        done = pool.wait(1.0)
+    return "cannot be started" in done[0][1]["problem"]
+
+
+def timing_sensitive_tests_run_alone():
+    pool = supervisor.Pool({})
+    unit = manifest.Test("unit", "a", 5.0, "check", ["true"], BUILD)
+    mpi = manifest.Test("mpi", "a", 5.0, "check", ["true"], BUILD)
+    empty = pool.admits(mpi, 8)
+    pool.jobs = {3: (mpi, 0, b"")}
+    beside_mpi = pool.admits(unit, 8) or pool.admits(mpi, 8)
+    pool.jobs = {3: (unit, 0, b"")}
+    return empty and not beside_mpi and pool.admits(unit, 8) and not pool.admits(mpi, 8) \
+        and not pool.admits(unit, 1)
+
+
+def manifests_are_checked():
+    def error_of(line):
+        folder = tempfile.mkdtemp(dir=BUILD)
+        os.makedirs(os.path.join(folder, "test", "unit"))
+        with open(os.path.join(folder, "test", "unit", "tests.list"), "w", encoding="utf-8") as out:
+            out.write(line + "\n")
+        try:
+            manifest.load(folder, folder, {"FT_BUILD": folder})
+        except manifest.Error as error:
+            return str(error)
+        return ""
+
+    bad = ["name 10 check", "name ten check true", "name 10 often true", "name -1 check true",
+           "name 10 check $FT_NOTHING/x", "name 10 check true\nname 10 check true"]
+    return all("tests.list:" in error_of(line) for line in bad) and not error_of("# x\n\nn 1 soak true")
+
+
+CASES = [
+    a_good_test_passes, a_failed_case_is_seen, bad_tap_is_a_problem, a_skip_of_everything_says_why,
+    a_crash_is_seen, the_deadline_holds_for_all_descendants, what_is_left_behind_is_found_and_ended,
+    output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
+    a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
+]
+
+
+def main():
+    print(f"1..{len(CASES)}", flush=True)
+    failed = 0
+    for number, case in enumerate(CASES, 1):
+        good = case()
+        failed += not good
+        print(f"{'' if good else 'not '}ok {number} - {case.__name__}", flush=True)
+    shutil.rmtree(BUILD)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

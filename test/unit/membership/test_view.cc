@@ -1,0 +1,205 @@
+#include "opal/ft/membership/quorum.hpp"
+#include "opal/ft/membership/view.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <algorithm>
+#include <set>
+
+using namespace ft::membership;
+
+namespace {
+
+/// A view of 0 .. n-1 without `gone`, as epoch 1.
+ViewPtr without(Position n, const std::vector<NodeId> &gone)
+{
+    Change c;
+    for (const NodeId id : gone) {
+        c.removed.push_back({id, 0, Grade::suspected, no_node});
+    }
+    return View::initial(n, 2, TreeMode::rebuild)->apply(1, c);
+}
+
+Quorum quorum(Position n, const std::vector<NodeId> &gone, const std::vector<Removed> &dead)
+{
+    return quorum_of(*View::initial(n, 2, TreeMode::rebuild), *without(n, gone), dead);
+}
+
+void changes_that_do_not_fit_are_refused(void **)
+{
+    const ViewPtr v = View::initial(3, 2, TreeMode::rebuild);
+    Change absent, wrong_life, twice, all, absurd;
+    absent.removed.push_back({7, 0, Grade::proven, no_node});
+    wrong_life.removed.push_back({1, 1, Grade::proven, no_node});
+    twice.joined.push_back({1, 0});
+    for (NodeId id = 0; id < 3; ++id) {
+        all.removed.push_back({id, 0, Grade::proven, no_node});
+    }
+    absurd.joined.push_back({max_nodes, 0});
+    const bool refused = !v->apply(1, absent) && !v->apply(1, wrong_life) && !v->apply(1, twice) &&
+                         !v->apply(1, all) && !v->apply(1, absurd);
+    assert_true(refused);
+}
+
+void one_change_can_replace_a_life(void **)
+{
+    const ViewPtr v = View::initial(3, 2, TreeMode::rebuild);
+    Change c;
+    c.removed.push_back({1, 0, Grade::proven, no_node});
+    c.joined.push_back({1, 5});
+    const ViewPtr next = v->apply(9, c);
+    const bool good = next->contains(Identity{1, 5}) && !next->contains(Identity{1, 0}) &&
+                      next->epoch() == 9 && v->difference(*next) == c;
+    assert_true(good);
+}
+
+void exiles_are_kept_until_settled(void **)
+{
+    const ViewPtr v = without(4, {2, 3});
+    const bool two = v->exiles() == std::vector<NodeId>{2, 3};
+    Change c;
+    c.settled.push_back(2);
+    const ViewPtr next = v->apply(2, c);
+    const bool one = next->exiles() == std::vector<NodeId>{3};
+    assert_true(two);
+    assert_true(one);
+}
+
+void a_pool_gives_the_same_object(void **)
+{
+    ViewPool pool;
+    const ViewPtr v = View::initial(1000, 4, TreeMode::rebuild);
+    Change c;
+    c.removed.push_back({5, 0, Grade::proven, no_node});
+    const ViewPtr a = pool.apply(v, 1, c);
+    const ViewPtr b = pool.apply(v, 1, c);
+    const ViewPtr other = pool.apply(v, 2, c);
+    const bool same = a == b && a != other;
+    assert_true(same);
+}
+
+/// The sweeps reach everybody once, from the coordinator, whoever it is.
+void sweeps_reach_everybody_once(void **)
+{
+    bool good = true;
+    for (const TreeMode mode : {TreeMode::rebuild, TreeMode::paper}) {
+        for (Position n = 1; n <= 40; ++n) {
+            const ViewPtr v = View::initial(n, 2, mode);
+            for (NodeId coordinator = 0; coordinator < n; ++coordinator) {
+                const Sweep sweep(*v, coordinator);
+                for (const bool commit : {false, true}) {
+                    std::vector<NodeId> reached{coordinator};
+                    std::vector<NodeId> children;
+                    for (std::size_t i = 0; i < reached.size() && reached.size() <= n; ++i) {
+                        if (commit) {
+                            sweep.commit_children(reached[i], children);
+                        } else {
+                            sweep.children(reached[i], children);
+                            for (const NodeId child : children) {
+                                good &= sweep.parent(child) == reached[i];
+                            }
+                        }
+                        reached.insert(reached.end(), children.begin(), children.end());
+                    }
+                    good &= reached.size() == n &&
+                            std::set<NodeId>(reached.begin(), reached.end()).size() == n;
+                }
+            }
+        }
+    }
+    assert_true(good);
+}
+
+void a_majority_goes_on(void **)
+{
+    assert_true(quorum(5, {3, 4}, {}) == Quorum::majority);
+    assert_true(quorum(5, {0, 1, 2}, {}) == Quorum::none);
+}
+
+void an_even_split_goes_to_the_lowest_id(void **)
+{
+    assert_true(quorum(4, {2, 3}, {}) == Quorum::majority);
+    assert_true(quorum(4, {0, 1}, {}) == Quorum::none);
+    assert_true(quorum(4, {1, 2}, {}) == Quorum::majority);
+    assert_true(quorum(2, {1}, {}) == Quorum::majority);
+    assert_true(quorum(2, {0}, {}) == Quorum::none);
+}
+
+void clean_deaths_leave_the_base(void **)
+{
+    // 3 and 4 are dead, 2 is out of reach: 0 and 1 are two of the remaining three.
+    const std::vector<Removed> clean{{3, 0, Grade::proven, 1}, {4, 0, Grade::proven, 1}};
+    const std::vector<Removed> unwitnessed{{3, 0, Grade::proven, no_node},
+                                           {4, 0, Grade::proven, no_node}};
+    const std::vector<Removed> witness_gone{{3, 0, Grade::proven, 2}, {4, 0, Grade::proven, 2}};
+    const std::vector<Removed> left{{3, 0, Grade::farewell, no_node},
+                                    {4, 0, Grade::farewell, no_node}};
+    assert_true(quorum(5, {2, 3, 4}, clean) == Quorum::majority);
+    assert_true(quorum(5, {2, 3, 4}, left) == Quorum::majority);
+    // They may have voted with 2 before they died.
+    assert_true(quorum(5, {2, 3, 4}, unwitnessed) == Quorum::none);
+    assert_true(quorum(5, {2, 3, 4}, witness_gone) == Quorum::none);
+    // An even split of the remaining: the lowest of the remaining decides.
+    assert_true(quorum(4, {0, 3}, {{0, 0, Grade::proven, 1}}) == Quorum::majority);
+    assert_true(quorum(3, {0, 1}, {{0, 0, Grade::proven, 2}}) == Quorum::none);
+}
+
+void the_last_ones_go_on(void **)
+{
+    const std::vector<Removed> dead{{0, 0, Grade::proven, no_node},
+                                    {1, 0, Grade::proven, no_node},
+                                    {2, 0, Grade::proven, no_node}};
+    assert_true(quorum(4, {0, 1, 2}, dead) == Quorum::all_others_dead);
+    const std::vector<Removed> one_silent{{0, 0, Grade::proven, no_node},
+                                          {1, 0, Grade::suspected, no_node},
+                                          {2, 0, Grade::proven, no_node}};
+    assert_true(quorum(4, {0, 1, 2}, one_silent) == Quorum::none);
+    // The proof is about another life.
+    const std::vector<Removed> other_life{{0, 1, Grade::proven, 1}};
+    assert_true(quorum(2, {0}, other_life) == Quorum::none);
+}
+
+/// All pairs of disjoint parts of views of up to 7, with silent members only: never both a quorum.
+void disjoint_parts_are_never_both_quorums(void **)
+{
+    bool good = true;
+    for (Position n = 2; n <= 7; ++n) {
+        const unsigned all = (1U << n) - 1;
+        for (unsigned a = 1; a < all; ++a) {
+            for (unsigned b = 1; b < all; ++b) {
+                if ((a & b) != 0) {
+                    continue;
+                }
+                const auto part = [&](unsigned mask) {
+                    std::vector<NodeId> gone;
+                    for (NodeId id = 0; id < n; ++id) {
+                        if ((mask >> id & 1U) == 0) {
+                            gone.push_back(id);
+                        }
+                    }
+                    return quorum(n, gone, {});
+                };
+                good &= part(a) == Quorum::none || part(b) == Quorum::none;
+            }
+        }
+    }
+    assert_true(good);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(changes_that_do_not_fit_are_refused),
+        cmocka_unit_test(one_change_can_replace_a_life),
+        cmocka_unit_test(exiles_are_kept_until_settled),
+        cmocka_unit_test(a_pool_gives_the_same_object),
+        cmocka_unit_test(sweeps_reach_everybody_once),
+        cmocka_unit_test(a_majority_goes_on),
+        cmocka_unit_test(an_even_split_goes_to_the_lowest_id),
+        cmocka_unit_test(clean_deaths_leave_the_base),
+        cmocka_unit_test(the_last_ones_go_on),
+        cmocka_unit_test(disjoint_parts_are_never_both_quorums),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

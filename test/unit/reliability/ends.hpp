@@ -1,0 +1,187 @@
+/// \file
+/// Two ends of a pair, and the wire between them in the hand of the test: it sees each fragment,
+/// and decides what becomes of it.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "opal/ft/base/crc32c.hpp"
+#include "opal/ft/reliability/peer.hpp"
+
+namespace ft::test {
+
+using namespace ft::reliability;
+using namespace ft::base::literals;
+using base::Duration;
+using base::Time;
+
+/// A VFRAG with its storage.
+struct Box {
+    Vfrag vfrag;
+    std::array<FragmentRecord, max_fragments> records{};
+};
+
+/// A fragment on the wire.
+struct Frame {
+    std::vector<std::byte> bytes;
+    Transmit::What what{};
+    PathId path = 0;
+    std::uint32_t sequence = 0;
+    unsigned index = 0;
+    bool again = false;
+    Vfrag *vfrag = nullptr;
+};
+
+struct End {
+    End(const Config &config, std::uint32_t rank) : peer(config, Name{1, rank}) {}
+
+    void add_paths(unsigned count, Time now)
+    {
+        for (unsigned i = 0; i < count; ++i) {
+            PathInfo info;
+            info.max_fragment_bytes = 1 << 20;
+            (void)peer.add_path(info, now);
+        }
+    }
+    Vfrag &submit(bool ordered, std::uint64_t length, std::uint32_t fragment_bytes, Time now)
+    {
+        Box &box = boxes.emplace_back();
+        box.vfrag.ordered = ordered;
+        box.vfrag.length = length;
+        box.vfrag.fragment_bytes = fragment_bytes;
+        box.vfrag.fragments =
+            std::span(box.records).first(Vfrag::count_for(length, fragment_bytes));
+        peer.submit(box.vfrag, now);
+        return box.vfrag;
+    }
+    /// Everything that wants to go out now.
+    std::vector<Frame> pump(Time now, bool complete = true)
+    {
+        if (now >= peer.next_deadline()) {
+            peer.on_time(now);
+        }
+        peer.unblock();
+        std::vector<Frame> frames;
+        Transmit t;
+        while (peer.next_transmit(t, now)) {
+            Frame &f = frames.emplace_back();
+            f.what = t.what;
+            f.path = t.path;
+            f.bytes.resize(max_control_bytes);
+            if (t.what == Transmit::What::fragment) {
+                f.vfrag = t.choice.vfrag;
+                f.index = t.choice.index;
+                f.again = t.choice.retransmission;
+                f.sequence = t.header.sequence;
+                const std::vector<std::byte> payload(t.header.payload_bytes, std::byte{0x5a});
+                t.header.flags |= flag_payload_checksummed;
+                t.header.payload_crc = base::crc32c(payload);
+                f.bytes.resize(header_bytes);
+                write_header(t.header, f.bytes);
+                f.bytes.insert(f.bytes.end(), payload.begin(), payload.end());
+                seal(f.bytes);
+            } else {
+                f.bytes.resize(peer.write_control(t, f.bytes));
+            }
+            peer.sent(t, now, complete);
+        }
+        while (Vfrag *v = peer.next_finished()) {
+            (v->acknowledged() ? done : failed).push_back(v);
+        }
+        return frames;
+    }
+    /// What the layer above does with a fragment that came.
+    Verdict take(const Frame &frame, Time now)
+    {
+        FragHeader h;
+        if (parse_header(frame.bytes, true, h) != ParseStatus::ok) {
+            ++broken;
+            return Verdict::refused;
+        }
+        if (h.kind != Kind::ordered && h.kind != Kind::data) {
+            peer.on_control(h, frame.bytes, frame.path, now);
+            return Verdict::refused;
+        }
+        const Verdict verdict = peer.on_fragment(h, frame.path, now);
+        if (verdict != Verdict::fresh && verdict != Verdict::early) {
+            return verdict;
+        }
+        if (!payload_is_whole(h, payload_of(h, frame.bytes))) {
+            peer.reject_payload(h);
+        } else if (verdict == Verdict::early) {
+            peer.hold(h, frame.bytes, now);
+        } else {
+            peer.accept(h, now);
+            delivered.push_back(h.sequence);
+            std::vector<std::byte> ready;
+            while (h.kind == Kind::ordered && peer.next_ready(ready)) {
+                FragHeader next;
+                (void)parse_header(ready, true, next);
+                delivered.push_back(next.sequence);
+            }
+        }
+        return verdict;
+    }
+    /// Everything of `frames` that is not null comes here.
+    void take_all(const std::vector<Frame> &frames, Time now)
+    {
+        for (const Frame &frame : frames) {
+            (void)take(frame, now);
+        }
+    }
+
+    Peer peer;
+    std::deque<Box> boxes;
+    std::vector<std::uint32_t> delivered; ///< VFRAG numbers, one entry a fragment
+    std::vector<Vfrag *> done;
+    std::vector<Vfrag *> failed;
+    unsigned broken = 0;
+};
+
+inline Config quick_config()
+{
+    Config c;
+    c.fragment_bytes = 1024;
+    c.rto_initial = 10_ms;
+    c.rto_min = 1_ms;
+    c.rto_max = 80_ms;
+    c.ack_delay = 100_us;
+    c.give_up = 2_s;
+    c.probe_interval = 20_ms;
+    c.hold_down = 50_ms;
+    return c;
+}
+
+/// Two ends that know each other over `paths` paths.
+struct Two {
+    explicit Two(unsigned paths = 1, const Config &c = quick_config())
+        : config(c), a(config, 0), b(config, 1)
+    {
+        a.add_paths(paths, now);
+        b.add_paths(paths, now);
+    }
+    /// Both talk, nothing is lost, `step` each way, until nothing is left to say or `rounds`
+    /// passed.
+    void settle(unsigned rounds = 20, Duration step = 10_us)
+    {
+        for (unsigned i = 0; i < rounds; ++i) {
+            const auto there = a.pump(now);
+            now += step;
+            b.take_all(there, now);
+            b.peer.flush_acks();
+            const auto back = b.pump(now);
+            now += step;
+            a.take_all(back, now);
+            a.peer.flush_acks();
+        }
+        (void)a.pump(now);
+    }
+    Config config;
+    Time now = Time::from_ns(1'000'000);
+    End a;
+    End b;
+};
+
+} // namespace ft::test

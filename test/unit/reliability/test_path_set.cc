@@ -1,0 +1,312 @@
+#include "opal/ft/reliability/path_set.hpp"
+#include "test/unit/cmocka.hpp"
+#include "test/unit/reliability/ends.hpp"
+
+using namespace ft::test;
+
+namespace {
+
+struct Fixture {
+    explicit Fixture(unsigned count, const Config &c = quick_config()) : config(c), set(config)
+    {
+        set.counters = &counters;
+        for (unsigned i = 0; i < count; ++i) {
+            PathInfo info;
+            info.max_fragment_bytes = 1000U * (i + 1);
+            info.latency = 10_us;
+            (void)set.add(info);
+        }
+    }
+    void take_down(PathId id, PathId other)
+    {
+        for (unsigned i = 0; i < config.path_retries; ++i) {
+            set.on_alive(other, now += 1_us);
+            set.on_timeout(id, now += 1_us);
+        }
+    }
+    Config config;
+    Counters counters;
+    PathSet set;
+    Time now = Time::from_ns(1);
+};
+
+void the_earliest_delivery_is_picked(void **)
+{
+    PathId idle = 0;
+    PathId loaded = 0;
+    PathId avoided = 0;
+    PathId blocked = 0;
+    PathId full = 0;
+    {
+        Fixture f(3);
+        f.set[1].bandwidth = 10;
+        idle = f.set.pick(1000, no_path);
+        f.set[1].in_flight = 1'000'000;
+        loaded = f.set.pick(1000, no_path);
+        avoided = f.set.pick(1000, 0);
+        f.set[0].blocked = true;
+        f.set[2].held = f.config.path_depth;
+        blocked = f.set.pick(1000, no_path);
+        f.set[1].blocked = true;
+        full = f.set.pick(1000, no_path);
+    }
+    assert_int_equal(idle, 1);
+    assert_int_equal(loaded, 0);
+    assert_int_equal(avoided, 2);
+    assert_int_equal(blocked, 1);
+    assert_int_equal(full, no_path);
+}
+
+/// One path is measured at 10 bytes per ns, the other is still at its first guess of a thousandth:
+/// it must be given enough to be measured too, again after half a second without a measurement, and
+/// not before.
+void a_path_that_was_never_measured_gets_a_share(void **)
+{
+    double first = 0;
+    double early = 0;
+    double late = 0;
+    {
+        Fixture f(2);
+        f.set[0].bandwidth = 10;
+        f.set[1].bandwidth = 0.01;
+        const auto measure = [&f](Time at) {
+            f.set[0].in_flight = 1 << 20;
+            f.set.on_acked_bytes(0, 1, at); // the loaded window begins
+            f.set.on_acked_bytes(0, 20'000'000, at + Duration::from_ms(2));
+            f.set[0].in_flight = 0;
+            f.set.on_acked_bytes(0, 1, at + Duration::from_ms(2)); // and ends
+        };
+        const Time start = Time::zero() + Duration::from_s(10);
+        measure(start);
+        first = f.set[1].bandwidth;
+        f.set[1].bandwidth = 0.01; // measured meanwhile, and found slow
+        measure(start + Duration::from_ms(100));
+        early = f.set[1].bandwidth;
+        measure(start + Duration::from_ms(600));
+        late = f.set[1].bandwidth;
+    }
+    assert_true(first > 1.0 && first < 1.5);
+    assert_true(early == 0.01);
+    assert_true(late > 1.0 && late < 1.5);
+}
+
+void a_suspect_path_waits_until_no_other_is_up(void **)
+{
+    PathId first = 0;
+    PathId last = 0;
+    {
+        Fixture f(2);
+        f.set[0].bandwidth = 100;
+        f.set.on_timeout(0, f.now);
+        first = f.set.pick(1, no_path);
+        f.set.on_error(1, f.now);
+        last = f.set.pick(1, no_path);
+    }
+    assert_int_equal(first, 1);
+    assert_int_equal(last, 0);
+}
+
+void timeouts_alone_never_take_the_last_path(void **)
+{
+    PathState only{};
+    PathState both{};
+    PathId picked = 0;
+    {
+        Fixture f(1);
+        Fixture g(2);
+        for (unsigned i = 0; i < 1000; ++i) {
+            f.set.on_timeout(0, f.now += 1_ms);
+            g.set.on_timeout(0, g.now += 1_ms); // nobody answers at all
+            g.set.on_timeout(1, g.now);
+        }
+        only = f.set[0].state;
+        picked = f.set.pick(1, 0);
+        both = g.set[0].state;
+    }
+    assert_int_equal(only, PathState::suspect);
+    assert_int_equal(picked, 0);
+    assert_int_equal(both, PathState::suspect);
+}
+
+void retries_take_a_path_down_when_another_answers(void **)
+{
+    PathState before{};
+    PathState after{};
+    std::uint64_t counted = 0;
+    {
+        Fixture f(2);
+        for (unsigned i = 0; i < f.config.path_retries; ++i) {
+            before = f.set[0].state;
+            f.set.on_alive(1, f.now += 1_us);
+            f.set.on_timeout(0, f.now += 1_us);
+        }
+        after = f.set[0].state;
+        counted = f.counters.path_down;
+    }
+    assert_int_equal(before, PathState::suspect);
+    assert_int_equal(after, PathState::down);
+    assert_int_equal(counted, 1);
+}
+
+void a_sign_of_life_clears_a_suspect(void **)
+{
+    PathState state{};
+    unsigned timeouts = 1;
+    {
+        Fixture f(2);
+        f.set.on_timeout(0, f.now);
+        f.set.on_timeout(0, f.now);
+        f.set.on_alive(0, f.now += 1_us);
+        state = f.set[0].state;
+        timeouts = f.set[0].timeouts;
+    }
+    assert_int_equal(state, PathState::up);
+    assert_int_equal(timeouts, 0);
+}
+
+/// Answers every probe of path 0 at once. \return how long the path stayed away
+Duration time_away(Fixture &f)
+{
+    const Time start = f.now;
+    for (unsigned i = 0; i < 100'000 && f.set[0].state != PathState::up; ++i) {
+        if (f.set.probe_wanted() == 0) {
+            const std::uint32_t nonce = f.set.on_probe_sent(0, f.now);
+            f.set.on_probe_reply(0, nonce, f.now += 1_us);
+        } else {
+            f.now = std::max(f.now, f.set.next_deadline());
+            f.set.on_time(f.now);
+        }
+    }
+    return f.now - start;
+}
+
+void a_path_returns_after_replies_and_its_hold_down_which_doubles(void **)
+{
+    std::array<std::int64_t, 9> away{};
+    std::int64_t hold = 0;
+    std::uint64_t ups = 0;
+    {
+        Fixture f(2);
+        hold = f.config.hold_down.ns();
+        for (auto &one : away) {
+            f.take_down(0, 1);
+            one = time_away(f).ns();
+        }
+        ups = f.counters.path_up;
+    }
+    std::int64_t expected = hold;
+    for (std::size_t i = 0; i < away.size(); ++i) {
+        assert_true(away[i] >= expected - 100'000); // it went down a moment before we look
+        assert_true(away[i] <= expected + 100'000'000);
+        expected = std::min(expected * 2, hold * 64);
+    }
+    assert_int_equal(ups, 9);
+}
+
+void a_lost_probe_sends_a_probing_path_down_again(void **)
+{
+    PathState probing{};
+    PathState lost{};
+    PathState late{};
+    {
+        Fixture f(2);
+        f.take_down(0, 1);
+        f.now = f.set.next_deadline();
+        f.set.on_time(f.now);
+        const std::uint32_t first = f.set.on_probe_sent(0, f.now);
+        f.set.on_probe_reply(0, first, f.now += 1_us);
+        probing = f.set[0].state;
+        f.now = f.set.next_deadline();
+        f.set.on_time(f.now);
+        const std::uint32_t second = f.set.on_probe_sent(0, f.now);
+        f.now = f.set.next_deadline();
+        f.set.on_time(f.now);
+        lost = f.set[0].state;
+        f.set.on_probe_reply(0, second, f.now); // too late to count
+        late = f.set[0].state;
+    }
+    assert_int_equal(probing, PathState::probing);
+    assert_int_equal(lost, PathState::down);
+    assert_int_equal(late, PathState::down);
+}
+
+void an_error_is_final_until_a_fresh_transport(void **)
+{
+    PathState gone{};
+    PathState revived{};
+    bool all = false;
+    std::uint32_t limit_gone = 0;
+    std::uint32_t limit_none = 1;
+    {
+        Fixture f(2);
+        f.set.on_error(0, f.now);
+        f.set.on_timeout(0, f.now);
+        f.set.on_alive(0, f.now);
+        gone = f.set[0].state;
+        limit_gone = f.set.fragment_limit(1 << 20); // path 0 may come back, it takes 1000 bytes
+        f.set.on_error(1, f.now);
+        all = f.set.all_gone();
+        limit_none = f.set.fragment_limit(1 << 20);
+        f.set.revive(0, f.now);
+        revived = f.set[0].state;
+    }
+    assert_int_equal(gone, PathState::gone);
+    assert_true(all);
+    assert_int_equal(limit_gone, 1000);
+    assert_int_equal(limit_none, 0);
+    assert_int_equal(revived, PathState::probing);
+}
+
+void answers_without_a_known_path_take_turns(void **)
+{
+    unsigned seen = 0;
+    PathId wanted = 0;
+    PathId best = 0;
+    {
+        Fixture f(4);
+        f.set.on_timeout(2, f.now); // suspect: not in the best class
+        for (unsigned turn = 0; turn < 12; ++turn) {
+            seen |= 1U << f.set.pick_control(no_path, turn);
+        }
+        wanted = f.set.pick_control(2, 0);
+        f.set[2].blocked = true;
+        best = f.set.pick_control(2, 0);
+    }
+    assert_int_equal(seen, 0b1011);
+    assert_int_equal(wanted, 2);
+    assert_int_equal(best, 0);
+}
+
+void there_are_at_most_sixteen(void **)
+{
+    PathId last = 0;
+    PathId beyond = 0;
+    {
+        Fixture f(max_paths - 1);
+        PathInfo info;
+        last = f.set.add(info);
+        beyond = f.set.add(info);
+    }
+    assert_int_equal(last, max_paths - 1);
+    assert_int_equal(beyond, no_path);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(the_earliest_delivery_is_picked),
+        cmocka_unit_test(a_suspect_path_waits_until_no_other_is_up),
+        cmocka_unit_test(timeouts_alone_never_take_the_last_path),
+        cmocka_unit_test(retries_take_a_path_down_when_another_answers),
+        cmocka_unit_test(a_sign_of_life_clears_a_suspect),
+        cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
+        cmocka_unit_test(a_path_returns_after_replies_and_its_hold_down_which_doubles),
+        cmocka_unit_test(a_lost_probe_sends_a_probing_path_down_again),
+        cmocka_unit_test(an_error_is_final_until_a_fresh_transport),
+        cmocka_unit_test(answers_without_a_known_path_take_turns),
+        cmocka_unit_test(there_are_at_most_sixteen),
+    };
+    return cmocka_run_group_tests_name("path_set", tests, nullptr, nullptr);
+}

@@ -1,0 +1,314 @@
+#include "opal/ft/reliability/peer.hpp"
+#include "test/unit/cmocka.hpp"
+#include "test/unit/reliability/ends.hpp"
+
+#include <algorithm>
+
+using namespace ft::test;
+
+namespace {
+
+// The historic dr acknowledged corrupt fragments, and lost the sequence number of a corrupt eager
+// message: its repetition was taken for a duplicate.
+void a_corrupt_eager_message_is_repeated_and_delivered(void **)
+{
+    std::size_t delivered = 9;
+    bool acknowledged = true;
+    std::uint64_t by_nack = 0;
+    std::uint64_t by_timer = 1;
+    bool in_order = false;
+    std::size_t done = 0;
+    {
+        Two t;
+        (void)t.a.submit(true, 100, 1024, t.now);
+        (void)t.a.submit(true, 100, 1024, t.now);
+        auto frames = t.a.pump(t.now);
+        frames[0].bytes.back() ^= std::byte{1};
+        t.now += 10_us;
+        t.b.take_all(frames, t.now);
+        delivered = t.b.delivered.size();
+        t.a.take_all(t.b.pump(t.now), t.now);
+        acknowledged = !t.a.done.empty();
+        const auto again = t.a.pump(t.now); // no timer
+        t.b.take_all(again, t.now);
+        in_order = t.b.delivered == std::vector<std::uint32_t>{0, 1};
+        t.settle();
+        done = t.a.done.size();
+        by_nack = t.a.peer.counters().retransmitted_nack;
+        by_timer = t.a.peer.counters().retransmitted_timeout;
+    }
+    assert_int_equal(delivered, 0); // the second waits for the first
+    assert_false(acknowledged);
+    assert_int_equal(by_nack, 1);
+    assert_int_equal(by_timer, 0);
+    assert_true(in_order);
+    assert_int_equal(done, 2);
+}
+
+void a_corrupt_fragment_of_many_is_the_only_one_repeated(void **)
+{
+    std::uint64_t sent = 0;
+    std::size_t delivered = 0;
+    std::size_t done = 0;
+    {
+        Two t;
+        (void)t.a.submit(false, 64 * 16, 16, t.now);
+        auto frames = t.a.pump(t.now);
+        frames[63].bytes.back() ^= std::byte{0x80}; // the last: no gap behind it
+        t.b.take_all(frames, t.now);
+        t.settle();
+        sent = t.a.peer.counters().fragments_sent;
+        delivered = t.b.delivered.size();
+        done = t.a.done.size();
+    }
+    assert_int_equal(sent, 65);
+    assert_int_equal(delivered, 64);
+    assert_int_equal(done, 1);
+}
+
+void lost_acks_lead_to_duplicates_that_are_acknowledged_again(void **)
+{
+    std::size_t delivered = 0;
+    std::uint64_t duplicates = 0;
+    std::size_t done = 0;
+    {
+        Two t;
+        (void)t.a.submit(false, 4 * 16, 16, t.now);
+        for (int i = 0; i < 5; ++i) {
+            t.b.take_all(t.a.pump(t.now), t.now);
+            (void)t.b.pump(t.now); // lost
+            t.now = std::max(t.now, t.a.peer.next_deadline());
+        }
+        t.settle();
+        delivered = t.b.delivered.size();
+        duplicates = t.b.peer.counters().duplicates;
+        done = t.a.done.size();
+    }
+    assert_int_equal(delivered, 4);
+    assert_true(duplicates >= 3);
+    assert_int_equal(done, 1);
+}
+
+void all_numbers_wrap_under_loss(void **)
+{
+    bool in_order = true;
+    std::size_t delivered = 0;
+    std::size_t done = 0;
+    {
+        Two t;
+        t.a.peer.start_at(0xfffffff0, 0xfffffff8, 0xfffff0);
+        t.b.peer.start_at(0xfffffff0, 0xfffffff8, 0xfffff0);
+        unsigned lost = 0;
+        for (int i = 0; i < 60; ++i) {
+            (void)t.a.submit(true, 5, 64, t.now);
+            auto frames = t.a.pump(t.now);
+            std::erase_if(frames, [&](const Frame &) { return ++lost % 5 == 0; });
+            t.now += 10_us;
+            std::reverse(frames.begin(), frames.end());
+            t.b.take_all(frames, t.now);
+            t.a.take_all(t.b.pump(t.now), t.now);
+        }
+        for (int i = 0; i < 60; ++i) {
+            t.now = std::max(t.now, std::min(t.a.peer.next_deadline(), t.b.peer.next_deadline()));
+            if (t.a.done.size() == 60) {
+                break;
+            }
+            t.settle(2);
+        }
+        delivered = t.b.delivered.size();
+        for (std::size_t i = 0; i < delivered; ++i) {
+            in_order = in_order && t.b.delivered[i] == 0xfffffff0U + static_cast<std::uint32_t>(i);
+        }
+        done = t.a.done.size();
+    }
+    assert_int_equal(delivered, 60);
+    assert_true(in_order);
+    assert_int_equal(done, 60);
+}
+
+void silence_ends_in_unreachable_within_its_bound(void **)
+{
+    std::int64_t took = 0;
+    std::int64_t least = 0;
+    std::int64_t most = 0;
+    std::size_t failed = 0;
+    std::size_t more = 1;
+    bool room = true;
+    {
+        Two t(2);
+        least = t.config.give_up.ns();
+        most = (t.config.give_up + t.config.rto_max).ns();
+        for (int i = 0; i < 5; ++i) {
+            (void)t.a.submit(i % 2 == 0, 64, 64, t.now);
+        }
+        const Time start = t.now;
+        (void)t.a.pump(t.now);
+        while (!t.a.peer.unreachable() && t.now - start < 100_s) {
+            t.now = t.a.peer.next_deadline();
+            (void)t.a.pump(t.now);
+        }
+        took = (t.now - start).ns();
+        failed = t.a.failed.size();
+        t.a.failed.clear();
+        t.a.peer.declare_dead();
+        t.a.peer.path_error(0, t.now);
+        t.a.peer.path_error(1, t.now);
+        (void)t.a.pump(t.now);
+        more = t.a.failed.size() + t.a.done.size();
+        room = t.a.peer.has_room(0, true);
+    }
+    assert_true(took >= least);
+    assert_true(took <= most + 1'000'000);
+    assert_int_equal(failed, 5);
+    assert_int_equal(more, 0); // each once
+    assert_false(room);
+}
+
+void a_process_that_was_away_looks_once_before_it_gives_up(void **)
+{
+    bool reachable = false;
+    std::size_t done = 0;
+    {
+        Two t;
+        (void)t.a.submit(true, 64, 64, t.now);
+        t.b.take_all(t.a.pump(t.now), t.now);
+        t.b.peer.flush_acks();
+        const auto answer = t.b.pump(t.now);
+        t.now += t.config.give_up * 10; // it computed
+        t.a.peer.on_time(t.now);        // and sees its timer first
+        reachable = !t.a.peer.unreachable();
+        t.a.take_all(answer, t.now);
+        (void)t.a.pump(t.now);
+        done = t.a.done.size();
+    }
+    assert_true(reachable);
+    assert_int_equal(done, 1);
+}
+
+void the_last_path_gone_gives_everything_back_once(void **)
+{
+    bool one_left = false;
+    bool lost = false;
+    std::size_t failed = 0;
+    bool balanced = false;
+    {
+        Two t(2);
+        (void)t.a.submit(false, 10 * 64, 64, t.now);
+        (void)t.a.submit(true, 64, 64, t.now);
+        (void)t.a.pump(t.now, false); // the transports hold descriptors
+        t.a.peer.path_error(0, t.now);
+        one_left = !t.a.peer.unreachable();
+        (void)t.a.pump(t.now, false);
+        t.a.peer.path_error(1, t.now);
+        lost = t.a.peer.unreachable();
+        (void)t.a.pump(t.now);
+        failed = t.a.failed.size();
+        const Counters &c = t.a.peer.counters();
+        balanced =
+            c.fragments_sent + c.acknowledged_late == c.fragments_acknowledged + c.declared_lost;
+    }
+    assert_true(one_left);
+    assert_true(lost);
+    assert_int_equal(failed, 2);
+    assert_true(balanced);
+}
+
+void a_probe_is_answered_over_the_path_it_came_by(void **)
+{
+    bool right = false;
+    PathState state{};
+    {
+        Two t(2);
+        (void)t.a.submit(true, 64, 64, t.now);
+        const auto lost = t.a.pump(t.now);
+        const PathId path = lost[0].path;
+        t.now = t.a.peer.next_deadline();
+        auto frames = t.a.pump(t.now);
+        std::erase_if(frames, [](const Frame &f) { return f.what != Transmit::What::probe; });
+        right = frames.size() == 1 && frames[0].path == path;
+        t.now += 10_us;
+        t.b.take_all(frames, t.now);
+        auto replies = t.b.pump(t.now);
+        std::erase_if(replies,
+                      [](const Frame &f) { return f.what != Transmit::What::probe_reply; });
+        right = right && replies.size() == 1 && replies[0].path == path;
+        t.a.take_all(replies, t.now);
+        state = t.a.peer.paths()[path].state;
+    }
+    assert_true(right);
+    assert_int_equal(state, PathState::up);
+}
+
+void acknowledgements_ride_on_what_goes_the_other_way(void **)
+{
+    std::uint64_t acks = 1;
+    std::size_t done = 0;
+    {
+        Two t;
+        for (int i = 0; i < 10; ++i) {
+            (void)t.a.submit(true, 8, 64, t.now);
+            t.b.take_all(t.a.pump(t.now), t.now);
+            t.now += 5_us;
+            (void)t.b.submit(true, 8, 64, t.now);
+            t.a.take_all(t.b.pump(t.now), t.now);
+            t.now += 5_us;
+        }
+        (void)t.a.pump(t.now);
+        acks = t.a.peer.counters().acks_sent + t.b.peer.counters().acks_sent;
+        done = t.a.done.size();
+    }
+    assert_int_equal(acks, 0);
+    assert_int_equal(done, 10);
+}
+
+void broken_control_fragments_are_dropped_and_counted(void **)
+{
+    std::uint64_t corrupt = 0;
+    std::uint64_t malformed = 0;
+    std::size_t done = 1;
+    {
+        Two t;
+        (void)t.a.submit(false, 2 * 64, 64, t.now);
+        t.b.take_all(t.a.pump(t.now), t.now);
+        auto acks = t.b.pump(t.now);
+        // Its cumulative number stands in the header; without that, the body alone speaks.
+        FragHeader h;
+        (void)parse_header(acks[0].bytes, true, h);
+        h.cumulative = 0;
+        h.flags = static_cast<std::uint8_t>(h.flags & ~flag_payload_checksummed);
+        write_header(h, acks[0].bytes);
+        seal(acks[0].bytes);
+        (void)t.a.take(acks[0], t.now); // an ack without a checksum is none
+        corrupt = t.a.peer.counters().corrupt_payload;
+        h.kind = Kind::probe_reply;
+        h.path = 9; // a path that we do not have
+        write_header(h, acks[0].bytes);
+        seal(acks[0].bytes);
+        (void)t.a.take(acks[0], t.now);
+        malformed = t.a.peer.counters().malformed;
+        (void)t.a.pump(t.now);
+        done = t.a.done.size();
+    }
+    assert_int_equal(corrupt, 1);
+    assert_int_equal(malformed, 1);
+    assert_int_equal(done, 0);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(a_corrupt_eager_message_is_repeated_and_delivered),
+        cmocka_unit_test(a_corrupt_fragment_of_many_is_the_only_one_repeated),
+        cmocka_unit_test(lost_acks_lead_to_duplicates_that_are_acknowledged_again),
+        cmocka_unit_test(all_numbers_wrap_under_loss),
+        cmocka_unit_test(silence_ends_in_unreachable_within_its_bound),
+        cmocka_unit_test(a_process_that_was_away_looks_once_before_it_gives_up),
+        cmocka_unit_test(the_last_path_gone_gives_everything_back_once),
+        cmocka_unit_test(a_probe_is_answered_over_the_path_it_came_by),
+        cmocka_unit_test(acknowledgements_ride_on_what_goes_the_other_way),
+        cmocka_unit_test(broken_control_fragments_are_dropped_and_counted),
+    };
+    return cmocka_run_group_tests_name("peer", tests, nullptr, nullptr);
+}
