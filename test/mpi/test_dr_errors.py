@@ -14,6 +14,7 @@ import fttap  # noqa: E402
 BUILD = os.environ["FT_BUILD"]
 PROGRAMS = os.path.join(BUILD, "test", "mpi", "semantics")
 MATCHING = os.path.join(PROGRAMS, "matching")
+BROKEN_PIPE = os.path.join(PROGRAMS, "broken_pipe")
 LOST_PEER = os.path.join(PROGRAMS, "lost_peer")
 
 
@@ -73,6 +74,19 @@ def lost_peer():
         fttap.check(code == 0 and text.count("survived") == 3, f"{kind}: exit {code}\n{text}")
 
 
+def broken_pipe():
+    """a write to a connection that the other end has reset ends no rank"""
+    on_one = ("-n", "1", "--mca", "btl", "self", "--mca", "pml")
+    code, text = mpirun(*on_one, "dr", BROKEN_PIPE)
+    fttap.check(code == 0 and "default after the write: EPIPE" in text, text)
+    fttap.check("after MPI_Finalize: as before MPI_Init" in text, text)
+    code, text = mpirun(*on_one, "dr", BROKEN_PIPE, "own")
+    fttap.check(code == 0 and "EPIPE, own handler called 2 times" in text, text)
+    fttap.check("after MPI_Finalize: as before MPI_Init" in text, text)
+    code, text = mpirun(*on_one, "ob1", BROKEN_PIPE)
+    fttap.check(code != 0 and "signal 13" in text, f"the signal is no fault at all:\n{text}")
+
+
 def inert_unless_named():
     """installed and not asked for, it is silent and not used"""
     code, text = mpirun("-n", "2", "--mca", "btl", "vader,self", "--mca", "pml_dr_stats", "2",
@@ -96,5 +110,5 @@ def settings_agree_with_the_manual():
                     f"{name}: {value!r} registered, {described[name]!r} described")
 
 
-fttap.main([out_of_range, unknown_words, contradictions, lost_peer, inert_unless_named,
-            settings_agree_with_the_manual])
+fttap.main([out_of_range, unknown_words, contradictions, lost_peer, broken_pipe,
+            inert_unless_named, settings_agree_with_the_manual])

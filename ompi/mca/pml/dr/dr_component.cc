@@ -1,5 +1,6 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include "ompi/mca/pml/dr/broken_pipe.hpp"
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/dr_module.hpp"
@@ -34,6 +35,7 @@ int close() noexcept
     // No BTL calls back any more.
     if (module_enabled) {
         module_enabled = false;
+        die_of_broken_pipes_again();
         comms().release();
         peers().release();
         release_descriptors();

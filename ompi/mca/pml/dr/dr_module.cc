@@ -1,5 +1,6 @@
 #include "ompi/mca/pml/dr/dr_module.hpp"
 
+#include "ompi/mca/pml/dr/broken_pipe.hpp"
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
@@ -55,6 +56,7 @@ int enable(bool on) noexcept
     set_up_unexpected();
     tx_pools().set_up(largest_eager());
     peers().set_up();
+    survive_broken_pipes();
     module_enabled = true;
     return OMPI_SUCCESS;
 }
