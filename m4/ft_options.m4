@@ -11,8 +11,6 @@ AC_DEFUN([FT_ARG_FUZZ], [
         test -n "$CXX" || CXX=clang++
     ])
     AM_CONDITIONAL([FT_FUZZ], [test "x$ft_fuzz" = xyes])
-    dnl A component is loaded into programs that know nothing of the fuzzer's run-time library.
-    AM_CONDITIONAL([FT_COMPONENTS], [test "x$ft_fuzz" != xyes])
 ])
 
 dnl FT_CXX20: the flag that makes the compiler speak C++20, and the warnings this project keeps clean.
@@ -112,14 +110,16 @@ AC_DEFUN([FT_ARG_SANITIZER], [
     AC_SUBST([FT_DEBUG_CPPFLAGS])
 ])
 
-dnl FT_ARG_COVERAGE: --enable-coverage, for contrib/coverage.
+dnl FT_ARG_COVERAGE: --enable-coverage, for contrib/coverage and for the corpora of the fuzz targets.
 AC_DEFUN([FT_ARG_COVERAGE], [
     AC_ARG_ENABLE([coverage],
-        [AS_HELP_STRING([--enable-coverage], [count executed lines (gcov)])],
+        [AS_HELP_STRING([--enable-coverage], [count executed lines (gcov); engines only, no component])],
         [ft_coverage=$enableval], [ft_coverage=no])
     FT_COVERAGE_FLAGS=
     AS_IF([test "x$ft_coverage" = xyes], [FT_COVERAGE_FLAGS="--coverage -O0 -fprofile-update=atomic"])
     AC_SUBST([FT_COVERAGE_FLAGS])
+    dnl A component is loaded into programs that know nothing of the fuzzer's or gcov's run-time library.
+    AM_CONDITIONAL([FT_COMPONENTS], [test "x$ft_fuzz" != xyes && test "x$ft_coverage" != xyes])
 ])
 
 dnl FT_ARG_WERROR: a warning stops a developer's build, never a user's.
