@@ -88,6 +88,7 @@ class Result:
         self.seconds = seconds
         self.late = late  # it had to be ended at its deadline
         self.where = where  # stacks, when it was late and they were asked for
+        self.seen = None  # what was looked at when it was late
         self.faults = sums(output, "btl/fault")
         self.dr = sums(output, "pml/dr")
 
@@ -142,8 +143,13 @@ def command_for(network, pml, parameters, program, ranks=2):
     return command
 
 
-def run(command, deadline, show_stacks=False):
-    """Runs it to its end or to the deadline, in seconds. Leaves no process behind."""
+def run(command, deadline, show_stacks=False, look=None):
+    """Runs it to its end or to the deadline, in seconds. Leaves no process behind.
+
+    At the deadline `look`, if given, is called with the process ids of the ranks; what it returns
+    is the result's `seen`.
+    """
+    seen = None
     start = time.monotonic()
     where = ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -155,6 +161,8 @@ def run(command, deadline, show_stacks=False):
             late = True
             seconds = time.monotonic() - start
             below = descendants(process.pid)
+            if look:
+                seen = look([pid for pid in below if is_rank(pid)])
             if show_stacks:
                 where = stacks([pid for pid in below if is_rank(pid)])
             process.terminate()  # mpirun ends its ranks
@@ -167,7 +175,9 @@ def run(command, deadline, show_stacks=False):
     if not late:
         seconds = time.monotonic() - start
     sweep()
-    return Result(command, process.returncode, output, seconds, late, where)
+    result = Result(command, process.returncode, output, seconds, late, where)
+    result.seen = seen
+    return result
 
 
 def is_rank(pid):

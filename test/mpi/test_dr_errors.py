@@ -87,6 +87,14 @@ def broken_pipe():
     fttap.check(code != 0 and "signal 13" in text, f"the signal is no fault at all:\n{text}")
 
 
+def idle_peer_is_small():
+    """a peer that was met costs at most 2 KiB, with two paths to it"""
+    code, text = mpirun("-n", "2", "--mca", "pml", "dr", "--mca", "btl", "vader,tcp,self",
+                        "--mca", "pml_dr_stats", "2", os.path.join(PROGRAMS, "computing"))
+    sizes = [int(size) for size in re.findall(r"state_bytes=(\d+)", text)]
+    fttap.check(code == 0 and len(sizes) == 2 and max(sizes) <= 2048, f"{sizes}\n{text}")
+
+
 def inert_unless_named():
     """installed and not asked for, it is silent and not used"""
     code, text = mpirun("-n", "2", "--mca", "btl", "vader,self", "--mca", "pml_dr_stats", "2",
@@ -111,4 +119,4 @@ def settings_agree_with_the_manual():
 
 
 fttap.main([out_of_range, unknown_words, contradictions, lost_peer, broken_pipe,
-            inert_unless_named, settings_agree_with_the_manual])
+            idle_peer_is_small, inert_unless_named, settings_agree_with_the_manual])

@@ -116,6 +116,11 @@ class PathSet {
     void on_time(base::Time now);
     [[nodiscard]] base::Time next_deadline() const noexcept;
 
+    /// Memory that it has allocated beside itself.
+    [[nodiscard]] std::size_t allocated_bytes() const noexcept
+    {
+        return paths_.capacity() * sizeof(Path) + events.capacity() * sizeof(PathEvent);
+    }
     /// State changes not yet told; the caller empties it.
     std::vector<PathEvent> events;
     Counters *counters = nullptr; ///< where transitions are counted; set by Peer

@@ -114,9 +114,17 @@ class Peer {
     [[nodiscard]] bool quiet() const noexcept { return sender_.settled() && !receiver_.ack_owed(); }
     /// True when nothing of ours is unacknowledged.
     [[nodiscard]] bool drained() const noexcept { return sender_.idle(); }
+    /// True while an ordered VFRAG waits that was never handed to a path.
+    [[nodiscard]] bool has_unsent_ordered() const noexcept { return sender_.has_unsent_ordered(); }
     /// Sends what acknowledgement is owed now, instead of waiting for company.
     void flush_acks() noexcept { flush_ = true; }
 
+    /// Memory that it has allocated beside itself.
+    [[nodiscard]] std::size_t allocated_bytes() const noexcept
+    {
+        return paths_.allocated_bytes() + sender_.allocated_bytes() + receiver_.allocated_bytes() +
+               replies_.capacity() * sizeof(Reply);
+    }
     [[nodiscard]] const Counters &counters() const noexcept { return counters_; }
     [[nodiscard]] Counters &counters() noexcept { return counters_; }
     [[nodiscard]] const PathSet &paths() const noexcept { return paths_; }

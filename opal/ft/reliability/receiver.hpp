@@ -57,6 +57,11 @@ class Receiver {
     [[nodiscard]] PathId answer_path() const noexcept { return arrival_; }
     [[nodiscard]] std::uint32_t cumulative() const noexcept { return cumulative_; }
     [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
+    /// Memory that it has allocated beside itself.
+    [[nodiscard]] std::size_t allocated_bytes() const noexcept
+    {
+        return open_.capacity() * sizeof(Open) + seen_.capacity() * sizeof(Seen) + held_bytes_;
+    }
     void start_at(std::uint32_t sequence, std::uint32_t order) noexcept
     {
         cumulative_ = highest_ = sequence;

@@ -62,6 +62,16 @@ class Sender {
     {
         return idle() && draining_.empty() && finished_.head == nullptr;
     }
+    /// True while an ordered VFRAG waits for its first transmission.
+    [[nodiscard]] bool has_unsent_ordered() const noexcept
+    {
+        return unsent_ordered_.head != nullptr;
+    }
+    /// Memory that it has allocated beside itself.
+    [[nodiscard]] std::size_t allocated_bytes() const noexcept
+    {
+        return (ring_.capacity() + lost_.capacity() + draining_.capacity()) * sizeof(Vfrag *);
+    }
     [[nodiscard]] std::uint64_t window_bytes() const noexcept { return window_bytes_; }
     [[nodiscard]] std::uint32_t window_vfrags() const noexcept { return next_ - base_; }
     /// Starts numbering here (tests of the wrap-around). Before the first submit only.

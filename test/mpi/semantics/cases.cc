@@ -8,7 +8,7 @@ namespace cases {
 namespace {
 
 World the_world;
-std::atomic<long> failures{0};
+std::atomic<long> failed_checks{0};
 constexpr long shown = 5;
 
 std::uint64_t word(std::uint64_t seed, std::uint64_t place)
@@ -33,7 +33,7 @@ const World &world()
 
 void check(bool holds, const char *what, long detail)
 {
-    if (!holds && failures.fetch_add(1) < shown) {
+    if (!holds && failed_checks.fetch_add(1) < shown) {
         std::printf("# rank %d: %s (%ld)\n", the_world.rank, what, detail);
         std::fflush(stdout);
     }
@@ -70,21 +70,31 @@ int count_of(const MPI_Status &status, MPI_Datatype type)
     return count;
 }
 
-int run(int argc, char **argv, int threads, std::span<const Case> all)
+long failures()
+{
+    return failed_checks;
+}
+
+void begin(int argc, char **argv, int threads)
 {
     int provided = MPI_THREAD_SINGLE;
     MPI_Init_thread(&argc, &argv, threads, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &the_world.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &the_world.size);
+    check(provided >= threads, "threads are not supported", provided);
+}
+
+int run(int argc, char **argv, int threads, std::span<const Case> all)
+{
+    begin(argc, argv, threads);
     if (the_world.rank == 0) {
         std::printf("1..%zu\n", all.size());
     }
-    check(provided >= threads, "threads are not supported", provided);
     long failed_cases = 0;
     int number = 0;
     for (const Case &one : all) {
         one.run();
-        const long mine = failures.exchange(0);
+        const long mine = failed_checks.exchange(0);
         long sum = 0;
         MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
         failed_cases += sum != 0 ? 1 : 0;

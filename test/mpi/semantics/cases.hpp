@@ -31,6 +31,12 @@ struct Case {
     void (*run)();
 };
 
+/* How many checks have failed since the running case began. */
+long failures();
+
+/* MPI_Init_thread, and `world` filled: for a process that runs no cases but helps those that do. */
+void begin(int argc, char **argv, int threads);
+
 /* MPI_Init_thread with `threads`, all cases, MPI_Finalize. Returns what main returns. */
 int run(int argc, char **argv, int threads, std::span<const Case> all);
 

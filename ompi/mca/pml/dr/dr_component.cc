@@ -4,6 +4,7 @@
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/dr_module.hpp"
+#include "ompi/mca/pml/dr/drain.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/progress.hpp"
@@ -92,6 +93,7 @@ mca_pml_base_module_t *init(int *priority, bool progress_threads, bool mpi_threa
 int finalize() noexcept
 {
     if (module_enabled) {
+        leave_runtime_alone();
         stop_progress();
         print_statistics();
     }

@@ -3,6 +3,7 @@
 #include "ompi/mca/pml/dr/broken_pipe.hpp"
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
+#include "ompi/mca/pml/dr/drain.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
@@ -57,6 +58,7 @@ int enable(bool on) noexcept
     tx_pools().set_up(largest_eager());
     peers().set_up();
     survive_broken_pipes();
+    progress_beside_runtime();
     module_enabled = true;
     return OMPI_SUCCESS;
 }

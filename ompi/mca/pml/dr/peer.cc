@@ -30,6 +30,33 @@ bool PeerState::idle() const noexcept
            sends.empty() && receives.empty();
 }
 
+std::size_t PeerState::bytes() const noexcept
+{
+    Guard guard(lock);
+    return sizeof *this + engine.allocated_bytes() + sends.allocated_bytes() +
+           receives.allocated_bytes() + paths.capacity() * sizeof paths[0] +
+           paths.size() * sizeof(BtlPath);
+}
+
+bool PeerState::behind() const noexcept
+{
+    Guard guard(lock);
+    if (OPAL_UNLIKELY(engine.has_unsent_ordered())) {
+        return true;
+    }
+    if (engine.drained()) {
+        return false;
+    }
+    for (const auto &path : paths) {
+        for (Descriptor *held = path->held.front(); held != nullptr; held = path->held.next(held)) {
+            if (held->tx != nullptr && held->tx->vfrag.ordered) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 void PeerState::ping_if_silent(base::Duration interval, base::Time present) noexcept
 {
     if (engine.unreachable() || !engine.drained() || waiting_ != nullptr ||

@@ -58,10 +58,17 @@ class PeerState {
     PathId arrival_path(const mca_btl_base_module_t *btl) const noexcept;
     /// Nothing waits and nothing is unacknowledged.
     bool idle() const noexcept;
+    /// Something that was sent, or is to be sent as an answer, is not acknowledged.
+    bool unacknowledged() const noexcept { return !engine.drained() || waiting_ != nullptr; }
+    /// A message without an acknowledgement has not left this process yet: a BTL has it still (its
+    /// connection is not up, or is full), or does not have it at all.
+    bool behind() const noexcept;
     /// Sends a ping when the peer was silent for `interval` and nothing of ours is outstanding that
     /// would be acknowledged: only then is a lost peer noticed by one who waits for it.
     void ping_if_silent(base::Duration interval, base::Time now) noexcept;
     const char *printed_name() const noexcept;
+    /// Memory that the peer costs now, without what the system adds to each allocation.
+    std::size_t bytes() const noexcept;
 
     bool busy = false; ///< in the list that progress walks; guarded by that list's lock
     bool shown_unreachable = false;

@@ -286,11 +286,11 @@ int isend_init(const void *buffer, std::size_t count, ompi_datatype_t *datatype,
     return OMPI_SUCCESS;
 }
 
-int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination,
-          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-          ompi_request_t **request) noexcept
+/// isend, and whom it goes to.
+static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination,
+                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                 ompi_request_t **request, Target &target) noexcept
 {
-    Target target;
     if (const int rc = find_target(comm, destination, target); rc != OMPI_SUCCESS) {
         return rc;
     }
@@ -316,17 +316,32 @@ int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int 
     return start(*send);
 }
 
+int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination,
+          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+          ompi_request_t **request) noexcept
+{
+    Target target;
+    return begin(buffer, count, datatype, destination, tag, mode, comm, request, target);
+}
+
 int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination, int tag,
          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm) noexcept
 {
     ompi_request_t *request = nullptr;
-    int rc = isend(buffer, count, datatype, destination, tag, mode, comm, &request);
-    if (rc != OMPI_SUCCESS || request == &ompi_request_empty) {
+    Target target;
+    int rc = begin(buffer, count, datatype, destination, tag, mode, comm, &request, target);
+    if (rc != OMPI_SUCCESS) {
         return rc;
     }
-    ompi_request_wait_completion(request);
-    rc = request->req_status.MPI_ERROR;
-    ompi_request_free(&request);
+    if (request != &ompi_request_empty) {
+        ompi_request_wait_completion(request);
+        rc = request->req_status.MPI_ERROR;
+        ompi_request_free(&request);
+    }
+    // Who has sent may compute for long, and nobody else would hand on what is still here.
+    while (target.peer != nullptr && target.peer->behind()) {
+        opal_progress();
+    }
     return rc;
 }
 

@@ -52,6 +52,8 @@ class SlotTable {
         free_ = index;
     }
     bool empty() const noexcept { return count_ == 0; }
+    /// Memory that it has allocated beside itself.
+    std::size_t allocated_bytes() const noexcept { return slots_.capacity() * sizeof(Slot); }
     /// Takes every object out.
     std::vector<T *> take_all()
     {

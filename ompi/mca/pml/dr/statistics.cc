@@ -66,6 +66,7 @@ void print_statistics() noexcept
             char who[96];
             std::snprintf(who, sizeof who, "%s -> %s", self, peer.printed_name());
             print_line(who, peer.engine.counters());
+            std::fprintf(stderr, "pml/dr[%s]: state_bytes=%zu\n", who, peer.bytes());
             print_paths(self, peer);
         }
     });
