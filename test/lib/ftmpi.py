@@ -38,6 +38,8 @@ NETWORKS = {
     "tcp": ("tcp", {"btl_tcp_if_include": "lo"}, 1),
     "tcp2": ("tcp", {"btl_tcp_if_include": "ft0,ft1"}, 2),
     "vader+tcp": ("vader,tcp", {"btl_tcp_if_include": "lo"}, 2),
+    "dgram": ("dgram", {"btl_dgram_if_include": "lo"}, 1),
+    "dgram+tcp": ("dgram,tcp", {"btl_dgram_if_include": "lo", "btl_tcp_if_include": "lo"}, 2),
 }
 
 
@@ -91,6 +93,7 @@ class Result:
         self.seen = None  # what was looked at when it was late
         self.faults = sums(output, "btl/fault")
         self.dr = sums(output, "pml/dr")
+        self.dgram = sums(output, "btl/dgram")
 
     @property
     def right(self):

@@ -225,6 +225,7 @@ def mpi_environment(plan, oob_networks):
         "plm_rsh_no_tree_spawn": "1",
         "oob_tcp_if_include": ",".join(plan.subnet(n) for n in oob_networks),
         "btl_tcp_if_include": ",".join(plan.subnet(r) for r in plan.rails),
+        "btl_dgram_if_include": ",".join(plan.subnet(r) for r in plan.rails),
         "hwloc_base_binding_policy": "none",
         "rmaps_base_oversubscribe": "1",
         "mpi_yield_when_idle": "1",

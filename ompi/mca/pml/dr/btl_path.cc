@@ -7,6 +7,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "opal/ft/reliability/header.hpp"
 #include "opal/mca/show_help.hpp"
+#include "opal/mca/unreliable.hpp"
 
 namespace ft::dr {
 
@@ -15,7 +16,7 @@ namespace {
 constexpr std::size_t overhead = reliability::header_bytes + largest_upper_bytes;
 constexpr std::size_t least_payload = 64;
 
-BlockPool descriptors;
+mca::BlockPool descriptors;
 
 const char *component_name(const mca_btl_base_module_t *btl) noexcept
 {
@@ -100,6 +101,8 @@ bool add_paths(PeerState &peer, base::Time present)
         path->has_sendi = btl->btl_sendi != nullptr;
         path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 &&
                          !copies_anyway(component_name(btl));
+        path->gathers =
+            (btl->btl_flags & mca::btl_flag_unreliable) != 0 && btl->btl_flush != nullptr;
         path->checksum = parameters().checksum_payload(component_name(btl));
         path->name = module_name(btl);
         reliability::PathInfo info;

@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "ompi/mca/pml/dr/pool.hpp"
+#include "opal/mca/pool.hpp"
 #include "opal/mca/show_help.hpp"
 
 namespace ft::dr {
@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t small_payload = 192;
 constexpr std::size_t medium_payload = 4096;
 constexpr std::uint8_t from_system = 2;
-BlockPool unexpected_pools[2];
+mca::BlockPool unexpected_pools[2];
 
 } // namespace
 
@@ -24,7 +24,7 @@ void set_up_unexpected() noexcept
 
 void release_unexpected() noexcept
 {
-    for (BlockPool &pool : unexpected_pools) {
+    for (mca::BlockPool &pool : unexpected_pools) {
         pool.release();
     }
 }

@@ -81,6 +81,8 @@ class PeerState {
     void hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descriptor *held,
                    base::Time now) noexcept;
     void retry_stuck(base::Time now) noexcept;
+    /// What BTLs keep back goes to the network.
+    void flush_paths() noexcept;
     bool open_data(SendRequest &request, base::Time now) noexcept;
     void orphan_descriptors(const TxVfrag *tx) noexcept;
     void report_events() noexcept;

@@ -50,13 +50,19 @@ void PeerState::transmit(base::Time present) noexcept
     }
     transmitting_ = true;
     reliability::Transmit what;
+    std::uint32_t since_clock = 0;
     while (engine.next_transmit(what, present)) {
         if (!transmit_one(what, present)) {
             engine.blocked(what.path);
-        } else if (what.header.payload_bytes >= clock_step) {
+            continue;
+        }
+        since_clock += what.header.payload_bytes;
+        if (since_clock >= clock_step) {
+            since_clock = 0;
             present = now();
         }
     }
+    flush_paths();
     transmitting_ = false;
 }
 
@@ -92,6 +98,7 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     des->des_cbfunc = control_complete;
     des->des_cbdata = &path;
     engine.sent(what, present);
+    path.unflushed = path.gathers;
     lock.unlock();
     const int rc = btl->btl_send(btl, path.endpoint, des, btl_tag);
     lock.lock();
@@ -199,6 +206,7 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
                           base::Time present) noexcept
 {
     mca_btl_base_module_t *btl = path.btl;
+    path.unflushed = path.gathers;
     held->in_call = true;
     held->returned = false;
     lock.unlock();
@@ -216,6 +224,18 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
     }
     if (rc == 1 || failed || held->returned) {
         descriptor_done(held, present);
+    }
+}
+
+void PeerState::flush_paths() noexcept
+{
+    for (auto &path : paths) {
+        if (OPAL_UNLIKELY(path->unflushed)) {
+            path->unflushed = false;
+            if (!path->removed) {
+                path->btl->btl_flush(path->btl, path->endpoint);
+            }
+        }
     }
 }
 

@@ -25,7 +25,7 @@ void TxPools::set_up(std::size_t largest_payload) noexcept
 
 void TxPools::release() noexcept
 {
-    for (BlockPool &pool : ordered_) {
+    for (mca::BlockPool &pool : ordered_) {
         pool.release();
     }
     data_.release();

@@ -3,10 +3,10 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
-#include "ompi/mca/pml/dr/pool.hpp"
 #include "ompi/mca/pml/dr/upper_header.hpp"
 #include "opal/ft/reliability/header.hpp"
 #include "opal/ft/reliability/vfrag.hpp"
+#include "opal/mca/pool.hpp"
 
 namespace ft::dr {
 
@@ -56,9 +56,9 @@ class TxPools {
     static constexpr std::uint8_t classes = 3;
     static constexpr std::uint8_t data_class = classes;
     static constexpr std::size_t overhead = reliability::header_bytes + largest_upper_bytes;
-    BlockPool ordered_[classes];
+    mca::BlockPool ordered_[classes];
     std::size_t capacity_[classes] = {};
-    BlockPool data_;
+    mca::BlockPool data_;
     std::size_t largest_payload_ = 0;
 };
 

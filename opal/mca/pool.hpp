@@ -6,9 +6,9 @@
 #include <new>
 #include <vector>
 
-#include "ompi/mca/pml/dr/lock.hpp"
+#include "opal/mca/lock.hpp"
 
-namespace ft::dr {
+namespace ft::mca {
 
 /// Memory in blocks of one size, taken from the system in slabs and given back only at the end. Any
 /// thread.
@@ -83,4 +83,4 @@ class BlockPool {
     std::vector<void *> slabs_;
 };
 
-} // namespace ft::dr
+} // namespace ft::mca

@@ -1,0 +1,177 @@
+/// \file
+/// btl/dgram: fragments straight over unreliable datagrams. What it is for and how it is used is in
+/// mca_btl_dgram.7.
+///
+/// One module for each address of this process that datagrams go out from; a peer that several of
+/// them lead to has as many paths. A fragment is one datagram (or several parts, where the way has
+/// become narrower than was announced) and is done when it was copied into the module's own memory.
+/// Fragments are gathered and given to the network together: when a few dozen wait for a peer, when
+/// the PML says that it has no more (btl_flush), and at the latest at the next progress.
+#pragma once
+#include "opal/mca/opal_prelude.hpp"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "opal/ft/datagram/datagram.hpp"
+#include "opal/ft/datagram/reassembly.hpp"
+#include "opal/ft/datagram/size_search.hpp"
+#include "opal/mca/btl/dgram/interfaces.hpp"
+#include "opal/mca/btl/dgram/transport.hpp"
+#include "opal/mca/lock.hpp"
+#include "opal/mca/pool.hpp"
+
+extern "C" {
+/// What Open MPI looks for in the shared object.
+extern mca_btl_base_component_t mca_btl_dgram_component;
+}
+
+namespace ft::dgram {
+
+/// What the user set; filled when the component is opened.
+struct Settings {
+    std::string provider;
+    std::string if_include;
+    std::string if_exclude;
+    std::uint32_t max_datagram = 0;
+    std::uint32_t receive_buffer = 0;
+    std::uint32_t send_buffer = 0;
+    std::uint32_t batch = 0;
+    std::uint32_t size_interval_ms = 0;
+    std::uint32_t bandwidth = 0;
+    std::uint32_t latency = 0;
+    bool offload = true;
+    bool stats = false;
+};
+
+/// A fragment of the PML's with room for the header in front of it.
+struct Fragment {
+    mca_btl_base_descriptor_t descriptor;
+    mca_btl_base_segment_t segments[2];
+    std::uint32_t room = 0; ///< bytes that fit
+    std::uint8_t tag = 0;
+    bool small = false; ///< which pool it came from
+    alignas(8) std::byte front[whole_bytes];
+    [[nodiscard]] std::byte *data() noexcept { return reinterpret_cast<std::byte *>(this + 1); }
+};
+
+class Module;
+
+/// The way from a module to one peer.
+struct Endpoint {
+    Endpoint(std::uint32_t announced, base::Duration interval) : search(announced, interval) {}
+
+    opal_proc_t *process = nullptr;
+    Address address;
+    std::uint64_t key = 0;            ///< the peer's cookie
+    std::uint32_t sender = 0;         ///< how the peer signs
+    std::unique_ptr<Channel> channel; ///< made at first contact
+    bool broken = false;
+    bool tried = false;       ///< the channel was asked for
+    std::uint32_t number = 0; ///< of fragments sent in parts
+    SizeSearch search;
+    std::vector<Fragment *> waiting; ///< for the next flush
+};
+
+struct ModuleCounters {
+    std::uint64_t fragments_sent = 0;
+    std::uint64_t sent_in_parts = 0;
+    std::uint64_t delivered = 0;
+    std::uint64_t malformed = 0;
+    std::uint64_t strangers = 0;
+    std::uint64_t no_receiver = 0;
+    std::uint64_t too_large = 0;
+    std::uint64_t full = 0;
+    std::uint64_t narrowed = 0; ///< by peers that have left
+};
+
+class Module final : public mca_btl_base_module_t, private Sink {
+  public:
+    Module(Interface interface, std::unique_ptr<Transport> transport, const Settings &settings,
+           std::uint64_t cookie, unsigned index);
+    ~Module() override;
+
+    [[nodiscard]] const Interface &interface() const noexcept { return interface_; }
+    [[nodiscard]] Transport &transport() noexcept { return *transport_; }
+
+    /// \return the new endpoint, owned by the module
+    Endpoint *add_peer(opal_proc_t *process, const Address &address, std::uint64_t key,
+                       std::uint32_t announced);
+    void remove_peer(Endpoint *endpoint) noexcept;
+
+    Fragment *allocate(std::size_t bytes, std::uint32_t flags) noexcept;
+    void give_back(Fragment *fragment) noexcept;
+    int send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag) noexcept;
+    int send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void *header,
+                 std::size_t header_bytes, std::size_t payload_bytes,
+                 mca_btl_base_tag_t tag) noexcept;
+    void flush(Endpoint &endpoint) noexcept;
+    int progress() noexcept;
+    /// Prints the counters if the user asked for them.
+    void finish() const noexcept;
+
+    mca_btl_base_module_error_cb_fn_t on_error = nullptr;
+
+  private:
+    void take(std::span<const std::byte> datagram) noexcept override;
+    void deliver(mca_btl_base_tag_t tag, std::span<const std::byte> fragment) noexcept;
+    void answer(const Header &probe, std::size_t bytes) noexcept;
+    void flush_locked(Endpoint &endpoint) noexcept;
+    SendResult send_in_parts(Endpoint &endpoint, Fragment &fragment) noexcept;
+    SendResult send_run(Endpoint &endpoint, std::span<Fragment *const> run,
+                        std::size_t &taken) noexcept;
+    bool ready(Endpoint &endpoint) noexcept;
+    void fail(Endpoint &endpoint, const std::string &why) noexcept;
+    void report_failures() noexcept;
+    void search_sizes(base::Time now) noexcept;
+    void send_probe(Endpoint &endpoint, Kind kind, std::uint32_t nonce, std::uint32_t bytes,
+                    std::uint32_t total) noexcept;
+    [[nodiscard]] Header header_for(const Endpoint &endpoint, Kind kind) const noexcept;
+
+    const Interface interface_;
+    const Settings &settings_;
+    const std::uint64_t cookie_;
+    const unsigned index_;
+    mca::Mutex lock_; ///< guards all below but what the receiver alone uses
+    std::unique_ptr<Transport> transport_;
+    std::unordered_map<Endpoint *, std::unique_ptr<Endpoint>> endpoints_;
+    std::unordered_map<std::uint32_t, Endpoint *> by_sender_;
+    std::vector<Endpoint *> unflushed_;
+    std::vector<Endpoint *> used_;   ///< since the sizes were last looked at
+    std::vector<Endpoint *> failed_; ///< to be told to the PML
+    mca::BlockPool small_;
+    mca::BlockPool large_;
+    std::vector<std::byte> probe_;
+    base::Time next_search_;
+    ModuleCounters counters_;
+    // The receiver's own.
+    mca::Turn receiving_;
+    Reassembly reassembly_;
+    unsigned idle_passes_ = 0;
+};
+
+/// The component's modules, in the order of the modex.
+std::vector<std::unique_ptr<Module>> &modules() noexcept;
+/// Fills the entry points of a module.
+void set_entry_points(mca_btl_base_module_t &module) noexcept;
+/// Whether the PML that was selected retransmits; says why not, once.
+bool pml_retransmits() noexcept;
+/// What a peer published, for one of our modules.
+struct Published {
+    std::uint64_t cookie = 0;
+    struct Place {
+        Address address;
+        std::uint32_t mask = 0;
+        std::uint32_t largest = 0;
+        bool loopback = false;
+        std::uint8_t provider = 0;
+    };
+    std::vector<Place> places;
+};
+/// \return false when the peer does not use this BTL, or what it published makes no sense
+bool published_by(opal_proc_t *process, Published &out);
+
+} // namespace ft::dgram

@@ -1,0 +1,97 @@
+/// \file
+/// What btl/dgram asks of something that carries datagrams. A Transport belongs to one address of
+/// this process; a Channel is the way from it to one address of a peer. Datagrams may be lost,
+/// doubled, overtaken and spoiled; nobody is told.
+///
+/// Not synchronised: the module's lock is held around every call. No exception leaves.
+#pragma once
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace ft::dgram {
+
+/// A transport's own address, as its peers need it. Opaque to everybody else.
+struct Address {
+    static constexpr std::size_t most_bytes = 32;
+    std::array<std::byte, most_bytes> bytes{};
+    std::uint8_t length = 0;
+};
+
+/// One datagram to be sent: header and body, which need not lie together. Read during the call
+/// only.
+struct Outgoing {
+    iovec pieces[2]{};
+    [[nodiscard]] std::size_t bytes() const noexcept
+    {
+        return pieces[0].iov_len + pieces[1].iov_len;
+    }
+};
+
+enum class SendResult : std::uint8_t {
+    ok,        ///< all taken; some may have been lost at once, which is counted
+    full,      ///< no room for the rest now: try again later
+    too_large, ///< the next one is longer than what the way carries at present
+    broken     ///< this channel will not carry anything any more
+};
+
+/// Counted by transports; each only grows.
+struct TransportCounters {
+    std::uint64_t calls_send = 0;         ///< system calls, or calls into the provider
+    std::uint64_t calls_receive = 0;      ///< of those that received something
+    std::uint64_t datagrams_sent = 0;     ///< taken by the network
+    std::uint64_t datagrams_received = 0; ///< handed on
+    std::uint64_t refused = 0;   ///< lost at once: the network is down, or the peer's end is closed
+    std::uint64_t truncated = 0; ///< longer than any datagram of ours: dropped
+};
+
+class Channel {
+  public:
+    Channel() = default;
+    Channel(const Channel &) = delete;
+    Channel &operator=(const Channel &) = delete;
+    virtual ~Channel() = default;
+
+    /// Sends from the front of `datagrams`. \param taken how many are dealt with
+    virtual SendResult send(std::span<const Outgoing> datagrams, std::size_t &taken) noexcept = 0;
+    /// What broke it, for a message. Empty while it works.
+    [[nodiscard]] virtual std::string trouble() const = 0;
+};
+
+/// Who takes what has come.
+class Sink {
+  public:
+    Sink() = default;
+    Sink(const Sink &) = delete;
+    Sink &operator=(const Sink &) = delete;
+    virtual ~Sink() = default;
+    /// One datagram, readable during the call.
+    virtual void take(std::span<const std::byte> datagram) noexcept = 0;
+};
+
+class Transport {
+  public:
+    Transport() = default;
+    Transport(const Transport &) = delete;
+    Transport &operator=(const Transport &) = delete;
+    virtual ~Transport() = default;
+
+    [[nodiscard]] virtual const Address &address() const noexcept = 0;
+    /// Bytes of the longest datagram that the network at this end carries.
+    [[nodiscard]] virtual std::size_t largest() const noexcept = 0;
+    /// Bytes that wait here unread at most before datagrams are dropped.
+    [[nodiscard]] virtual std::size_t receive_room() const noexcept = 0;
+    /// \return nullptr, and why, when no way leads there
+    [[nodiscard]] virtual std::unique_ptr<Channel> connect(const Address &peer,
+                                                           std::string &why) noexcept = 0;
+    /// Hands on what has come, a bounded number. \return how many datagrams
+    virtual int receive(Sink &sink) noexcept = 0;
+    [[nodiscard]] virtual const TransportCounters &counters() const noexcept = 0;
+};
+
+} // namespace ft::dgram

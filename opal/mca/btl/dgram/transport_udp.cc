@@ -1,0 +1,400 @@
+#include "opal/mca/btl/dgram/transport_udp.hpp"
+
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace ft::dgram {
+
+namespace {
+
+constexpr std::size_t ip_and_udp = 28; ///< header bytes of IPv4 without options, and of UDP
+constexpr std::size_t most_payload = 65507;
+/// Older kernels than 6.9 take no more; one call carries one maximum datagram in all anyway.
+constexpr std::size_t most_segments = 64;
+constexpr std::size_t most_messages = 16; ///< in one sendmmsg
+constexpr std::size_t received_at_once = 8;
+constexpr int rounds_at_once = 4;
+constexpr std::size_t room_bytes = 65536;
+
+class Socket {
+  public:
+    Socket() = default;
+    Socket(const Socket &) = delete;
+    Socket &operator=(const Socket &) = delete;
+    ~Socket()
+    {
+        if (fd_ >= 0) {
+            close(fd_);
+        }
+    }
+    [[nodiscard]] bool open() noexcept
+    {
+        fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        return fd_ >= 0;
+    }
+    [[nodiscard]] int fd() const noexcept { return fd_; }
+
+    void set(int level, int option, int value) const noexcept
+    {
+        static_cast<void>(setsockopt(fd_, level, option, &value, sizeof value));
+    }
+    /// As large as asked if the process may, else as large as everybody may. \return what it is
+    [[nodiscard]] std::size_t buffer(int forced, int plain, std::uint32_t bytes) const noexcept
+    {
+        const int wanted = static_cast<int>(std::min<std::uint32_t>(bytes, 1U << 30U));
+        if (setsockopt(fd_, SOL_SOCKET, forced, &wanted, sizeof wanted) != 0) {
+            set(SOL_SOCKET, plain, wanted);
+        }
+        int is = 0;
+        socklen_t length = sizeof is;
+        static_cast<void>(getsockopt(fd_, SOL_SOCKET, plain, &is, &length));
+        return static_cast<std::size_t>(is / 2); // the kernel doubles it for its own overhead
+    }
+
+  private:
+    int fd_ = -1;
+};
+
+std::string said(const char *call, int error)
+{
+    return std::string(call) + ": " + std::strerror(error);
+}
+
+/// The network lost it, as networks do. What will last is noticed by who waits for an answer.
+bool transient(int error) noexcept
+{
+    switch (error) {
+    case ECONNREFUSED:
+    case EHOSTUNREACH:
+    case EHOSTDOWN:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case ENONET:
+    case ENODEV:
+    case EADDRNOTAVAIL:
+    case EPERM:  // a firewall's rule
+    case EACCES: // the same
+    case EPROTO:
+        return true;
+    default:
+        return false;
+    }
+}
+
+class UdpChannel final : public Channel {
+  public:
+    UdpChannel(TransportCounters &counters, bool offload) noexcept
+        : counters_(counters), offload_(offload)
+    {
+    }
+
+    bool open(std::uint32_t local, const sockaddr_in &peer, const UdpSettings &settings,
+              std::string &why)
+    {
+        if (!socket_.open()) {
+            why = said("socket", errno);
+            return false;
+        }
+        // Nothing is read here; what comes in reply is an error of the network, if anything.
+        static_cast<void>(socket_.buffer(SO_SNDBUFFORCE, SO_SNDBUF, settings.send_buffer));
+        socket_.set(SOL_SOCKET, SO_RCVBUF, 0);
+        // A network that has become narrower than it was announced may fragment.
+        socket_.set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT);
+        sockaddr_in from{};
+        from.sin_family = AF_INET;
+        from.sin_addr.s_addr = htonl(local);
+        if (bind(socket_.fd(), reinterpret_cast<sockaddr *>(&from), sizeof from) != 0) {
+            why = said("bind", errno);
+            return false;
+        }
+        if (::connect(socket_.fd(), reinterpret_cast<const sockaddr *>(&peer), sizeof peer) != 0) {
+            why = said("connect", errno);
+            return false;
+        }
+        return true;
+    }
+
+    SendResult send(std::span<const Outgoing> datagrams, std::size_t &taken) noexcept override
+    {
+        taken = 0;
+        bool again = false;
+        while (taken < datagrams.size()) {
+            const std::size_t messages = fill(datagrams.subspan(taken));
+            const int sent = sendmmsg(socket_.fd(), messages_.data(),
+                                      static_cast<unsigned>(messages), MSG_NOSIGNAL);
+            ++counters_.calls_send;
+            if (sent > 0) {
+                for (std::size_t i = 0; i < static_cast<std::size_t>(sent); ++i) {
+                    taken += held_[i];
+                    counters_.datagrams_sent += held_[i];
+                }
+                again = false;
+                continue;
+            }
+            switch (errno) {
+            case EINTR:
+                continue;
+            case EAGAIN:
+            case ENOBUFS:
+            case ENOMEM:
+                return SendResult::full;
+            case EMSGSIZE:
+            case EINVAL:
+            case EIO: // no checksum offload on the way out
+                if (held_[0] > 1) {
+                    offload_ = false; // one by one then; the kernel may fragment them
+                    continue;
+                }
+                if (errno == EMSGSIZE) {
+                    return SendResult::too_large;
+                }
+                break;
+            default:
+                break;
+            }
+            if (!transient(errno)) {
+                trouble_ = said("sendmmsg", errno);
+                return SendResult::broken;
+            }
+            // The error may be an earlier datagram's, and this one may pass.
+            if (again) {
+                counters_.refused += held_[0];
+                taken += held_[0];
+            }
+            again = !again;
+        }
+        return SendResult::ok;
+    }
+
+    [[nodiscard]] std::string trouble() const override { return trouble_; }
+
+  private:
+    /// Messages out of runs of datagrams of one length (the last one of a run may be shorter).
+    /// \return how many
+    std::size_t fill(std::span<const Outgoing> datagrams) noexcept
+    {
+        std::size_t message = 0;
+        std::size_t pieces = 0;
+        std::size_t next = 0;
+        while (next < datagrams.size() && message < most_messages) {
+            const std::size_t first = next;
+            const std::size_t segment = datagrams[first].bytes();
+            std::size_t bytes = 0;
+            msghdr &header = messages_[message].msg_hdr;
+            header = msghdr{};
+            header.msg_iov = &pieces_[pieces];
+            do {
+                for (const iovec &piece : datagrams[next].pieces) {
+                    if (piece.iov_len != 0) {
+                        pieces_[pieces++] = piece;
+                    }
+                }
+                bytes += datagrams[next].bytes();
+                ++next;
+            } while (offload_ && next < datagrams.size() && next - first < most_segments &&
+                     datagrams[next - 1].bytes() == segment && datagrams[next].bytes() <= segment &&
+                     bytes + datagrams[next].bytes() <= most_payload);
+            header.msg_iovlen = static_cast<std::size_t>(&pieces_[pieces] - header.msg_iov);
+            held_[message] = next - first;
+            if (held_[message] > 1) {
+                Control &control = controls_[message];
+                header.msg_control = control.bytes;
+                header.msg_controllen = sizeof control.bytes;
+                cmsghdr *c = CMSG_FIRSTHDR(&header);
+                c->cmsg_level = IPPROTO_UDP;
+                c->cmsg_type = UDP_SEGMENT;
+                c->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+                const auto value = static_cast<std::uint16_t>(segment);
+                std::memcpy(CMSG_DATA(c), &value, sizeof value);
+            }
+            ++message;
+            if (pieces + 2 * most_segments > pieces_.size()) {
+                break;
+            }
+        }
+        return message;
+    }
+
+    struct Control {
+        alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(std::uint16_t))] = {};
+    };
+    Socket socket_;
+    TransportCounters &counters_;
+    bool offload_;
+    std::string trouble_;
+    std::array<mmsghdr, most_messages> messages_{};
+    std::array<std::size_t, most_messages> held_{};
+    std::array<Control, most_messages> controls_{};
+    std::array<iovec, 4 * most_segments> pieces_{};
+};
+
+class UdpTransport final : public Transport {
+  public:
+    bool open(const Interface &interface, const UdpSettings &settings, std::string &why)
+    {
+        settings_ = settings;
+        local_ = interface.address;
+        largest_ = std::min<std::size_t>(
+            interface.mtu > ip_and_udp ? interface.mtu - ip_and_udp : 0, most_payload);
+        if (settings.largest != 0) {
+            largest_ = std::min<std::size_t>(settings.largest, most_payload);
+        }
+        if (!socket_.open()) {
+            why = said("socket", errno);
+            return false;
+        }
+        room_ = socket_.buffer(SO_RCVBUFFORCE, SO_RCVBUF, settings.receive_buffer);
+        if (settings.offload) {
+            socket_.set(IPPROTO_UDP, UDP_GRO, 1);
+        }
+        sockaddr_in name{};
+        name.sin_family = AF_INET;
+        name.sin_addr.s_addr = htonl(local_);
+        socklen_t length = sizeof name;
+        if (bind(socket_.fd(), reinterpret_cast<sockaddr *>(&name), length) != 0) {
+            why = said("bind", errno);
+            return false;
+        }
+        if (getsockname(socket_.fd(), reinterpret_cast<sockaddr *>(&name), &length) != 0) {
+            why = said("getsockname", errno);
+            return false;
+        }
+        std::memcpy(address_.bytes.data(), &name.sin_addr.s_addr, 4);
+        std::memcpy(address_.bytes.data() + 4, &name.sin_port, 2);
+        address_.length = 6;
+        rooms_.resize(received_at_once * room_bytes);
+        for (std::size_t i = 0; i < received_at_once; ++i) {
+            pieces_[i] = {rooms_.data() + i * room_bytes, room_bytes};
+        }
+        return true;
+    }
+
+    [[nodiscard]] const Address &address() const noexcept override { return address_; }
+    [[nodiscard]] std::size_t largest() const noexcept override { return largest_; }
+    [[nodiscard]] std::size_t receive_room() const noexcept override { return room_; }
+    [[nodiscard]] const TransportCounters &counters() const noexcept override { return counters_; }
+
+    [[nodiscard]] std::unique_ptr<Channel> connect(const Address &peer,
+                                                   std::string &why) noexcept override
+    try {
+        if (peer.length != 6) {
+            why = "the peer's address is none of UDP";
+            return nullptr;
+        }
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        std::memcpy(&to.sin_addr.s_addr, peer.bytes.data(), 4);
+        std::memcpy(&to.sin_port, peer.bytes.data() + 4, 2);
+        auto channel = std::make_unique<UdpChannel>(counters_, settings_.offload);
+        return channel->open(local_, to, settings_, why) ? std::move(channel) : nullptr;
+    } catch (...) {
+        return nullptr;
+    }
+
+    int receive(Sink &sink) noexcept override
+    {
+        int datagrams = 0;
+        for (int round = 0; round < rounds_at_once; ++round) {
+            for (std::size_t i = 0; i < received_at_once; ++i) {
+                msghdr &header = messages_[i].msg_hdr;
+                header = msghdr{};
+                header.msg_iov = &pieces_[i];
+                header.msg_iovlen = 1;
+                header.msg_control = controls_[i].bytes;
+                header.msg_controllen = sizeof controls_[i].bytes;
+            }
+            // An error here is an earlier datagram's, or nothing has come.
+            const int got =
+                recvmmsg(socket_.fd(), messages_.data(), received_at_once, MSG_DONTWAIT, nullptr);
+            if (got <= 0) {
+                break;
+            }
+            ++counters_.calls_receive;
+            for (int i = 0; i < got; ++i) {
+                datagrams += hand_on(static_cast<std::size_t>(i), sink);
+            }
+            if (got < static_cast<int>(received_at_once)) {
+                break;
+            }
+        }
+        return datagrams;
+    }
+
+  private:
+    int hand_on(std::size_t i, Sink &sink) noexcept
+    {
+        const msghdr &header = messages_[i].msg_hdr;
+        if ((header.msg_flags & MSG_TRUNC) != 0) {
+            ++counters_.truncated;
+            return 0;
+        }
+        const std::size_t bytes = messages_[i].msg_len;
+        std::size_t segment = bytes;
+        for (cmsghdr *c = CMSG_FIRSTHDR(&header); c != nullptr;
+             c = CMSG_NXTHDR(const_cast<msghdr *>(&header), c)) {
+            if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+                int value = 0;
+                std::memcpy(&value, CMSG_DATA(c), sizeof value);
+                if (value > 0) {
+                    segment = static_cast<std::size_t>(value);
+                }
+            }
+        }
+        const std::byte *data = rooms_.data() + i * room_bytes;
+        int datagrams = 0;
+        std::size_t at = 0;
+        do { // an empty datagram is one, too
+            const std::size_t length = std::min(segment, bytes - at);
+            sink.take({data + at, length});
+            ++datagrams;
+            at += length;
+        } while (at < bytes);
+        counters_.datagrams_received += static_cast<std::uint64_t>(datagrams);
+        return datagrams;
+    }
+
+    struct Control {
+        alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))] = {};
+    };
+    Socket socket_;
+    UdpSettings settings_;
+    TransportCounters counters_;
+    Address address_;
+    std::uint32_t local_ = 0;
+    std::size_t largest_ = 0;
+    std::size_t room_ = 0;
+    std::vector<std::byte> rooms_;
+    std::array<mmsghdr, received_at_once> messages_{};
+    std::array<iovec, received_at_once> pieces_{};
+    std::array<Control, received_at_once> controls_{};
+};
+
+} // namespace
+
+std::unique_ptr<Transport> open_udp(const Interface &interface, const UdpSettings &settings,
+                                    std::string &why) noexcept
+try {
+    auto transport = std::make_unique<UdpTransport>();
+    return transport->open(interface, settings, why) ? std::move(transport) : nullptr;
+} catch (...) {
+    return nullptr;
+}
+
+std::uint32_t ipv4_of(const Address &address) noexcept
+{
+    if (address.length != 6) {
+        return 0;
+    }
+    std::uint32_t in = 0;
+    std::memcpy(&in, address.bytes.data(), sizeof in);
+    return ntohl(in);
+}
+
+} // namespace ft::dgram

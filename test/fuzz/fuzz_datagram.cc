@@ -1,0 +1,41 @@
+/// Datagrams of btl/dgram from random bytes, and fragments put together from them.
+///
+/// The input is a row of datagrams, each behind its length in two bytes. The key stands in the
+/// first eight bytes of the input: an input that has it in a datagram, too, gets past it.
+#include "opal/ft/datagram/datagram.hpp"
+#include "opal/ft/datagram/reassembly.hpp"
+#include "test/fuzz/fuzz_require.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "opal/ft/base/wire.hpp"
+
+using namespace ft::dgram;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
+{
+    ft::base::WireReader reader(std::as_bytes(std::span(data, size)));
+    const std::uint64_t key = reader.u64();
+    Reassembly reassembly;
+    while (reader.ok() && reader.remaining() > 0) {
+        const auto datagram = reader.bytes(std::min<std::size_t>(reader.u16(), reader.remaining()));
+        Header header;
+        std::span<const std::byte> payload;
+        if (parse_datagram(datagram, key, header, payload) != Parse::ok) {
+            continue;
+        }
+        FUZZ_REQUIRE(header.key == key);
+        std::array<std::byte, long_bytes> again{};
+        const std::size_t length = write_header(header, again);
+        FUZZ_REQUIRE(length + payload.size() == datagram.size());
+        FUZZ_REQUIRE(std::equal(again.begin(), again.begin() + static_cast<std::ptrdiff_t>(length),
+                                datagram.begin()));
+        if (header.kind == Kind::part) {
+            FUZZ_REQUIRE(std::uint64_t{header.offset} + payload.size() <= header.total);
+            const auto whole = reassembly.take(header, payload);
+            FUZZ_REQUIRE(whole.empty() || whole.size() == header.total);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""btl/dgram over the loopback interface: what it carries, what it refuses, what it drops. TAP."""
+
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+sys.dont_write_bytecode = True
+
+import ftmpi  # noqa: E402
+import fttap  # noqa: E402
+
+DEADLINE = 60
+WORK = ["--rounds", 10, "--max", 300000]
+LOOPBACK = {"btl_dgram_if_include": "lo", "btl_dgram_stats": 1, "pml_dr_stats": 1}
+
+
+def command(parameters, program=None, pml="dr", btl="dgram,self", ranks=2):
+    """The whole command."""
+    program = program or [ftmpi.HASHRING, *WORK]
+    return [ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks),
+            *ftmpi.mca({"pml": pml, "btl": btl, **parameters}), *[str(word) for word in program]]
+
+
+def run(parameters, **options):
+    """A run that ends in time."""
+    result = ftmpi.run(command(parameters, **options), DEADLINE, show_stacks=True)
+    result.must(not result.late, "the job hung")
+    result.must("Signal:" not in result.output and "terminate called" not in result.output,
+                "the job crashed")
+    return result
+
+
+def carries(text, **parameters):
+    """Every byte is right, and it went by datagrams."""
+    def case():
+        names = {f"btl_dgram_{name}": value for name, value in parameters.items()}
+        result = run({**LOOPBACK, **names}, ranks=3)
+        result.must(result.right, "the data was not right")
+        result.must(result.dgram.get("delivered", 0) > 1000, "it did not go by datagrams")
+        result.must(result.dgram["malformed"] == 0 and result.dgram["strangers"] == 0,
+                    "datagrams of our own were dropped")
+    case.__doc__ = f"{text}: every byte is right"
+    return case
+
+
+def inert(text, **options):
+    """Nothing is seen of it."""
+    def case():
+        parameters = {"btl_dgram_if_include": "nonsense/99", "btl_dgram_stats": 1}
+        result = run(parameters, **options)
+        result.must(result.right, "the run is disturbed")
+        result.must("dgram" not in result.output, "it said something")
+    case.__doc__ = f"{text}, it says and does nothing"
+    return case
+
+
+def refused(words, parameters, **options):
+    """A message that holds all the words comes once, and the job fails for want of a path."""
+    result = run(parameters, **options)
+    result.must(result.code != 0, "the job went on as if nothing were wrong")
+    flat = " ".join(result.output.split())
+    for word in words:
+        result.must(flat.count(word) == 1, f"\"{word}\" came {flat.count(word)} times")
+
+
+def refuses(parameters, *words):
+    """A value that cannot be used."""
+    def case():
+        refused(words, parameters)
+    case.__doc__ = " ".join(f"{n} {v}" for n, v in parameters.items()) + " is refused"
+    return case
+
+
+def refuses_ob1():
+    """under a PML that does not retransmit it refuses, and says why"""
+    words = ["the PML of this job is ob1, which does not send lost fragments again",
+             "Use \"--mca pml dr\""]
+    refused(words, LOOPBACK, pml="ob1")
+    result = run(LOOPBACK, pml="ob1", btl="dgram,vader,self")
+    result.must(result.right and words[0] in " ".join(result.output.split()),
+                "with another BTL the job must run over that one")
+
+
+def host_without_such_a_network():
+    """an interface that this host does not have is refused with those that it has"""
+    result = run({"btl_dgram_if_include": "203.0.113.0/24"})
+    flat = " ".join(result.output.split())
+    result.must(result.code != 0 and "Asked for (if_include): 203.0.113.0/24" in flat
+                and "lo (127.0.0.1)" in flat, "no message says so")
+
+
+def sockets_of(pids):
+    """The UDP ports at 127.0.0.1 that are bound and not connected, of these processes."""
+    inodes = set()
+    for pid in pids:
+        try:
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                match = re.match(r"socket:\[(\d+)\]", os.readlink(entry.path))
+                if match:
+                    inodes.add(match.group(1))
+        except (FileNotFoundError, PermissionError):
+            continue
+    ports = []
+    with open("/proc/net/udp", encoding="ascii") as table:
+        for line in table.readlines()[1:]:
+            fields = line.split()
+            local, remote = fields[1].split(":"), fields[2].split(":")
+            if fields[9] in inodes and local[0] == "0100007F" and remote[1] == "0000":
+                ports.append(int(local[1], 16))
+    return ports
+
+
+def foreign(rng):
+    """Datagrams that are not this job's: noise, near misses, and what an earlier job may have sent."""
+    key = rng.randrange(2 ** 64)
+    well_formed = struct.pack("<BBBBIQ", 0xd6, 0x11, 0x4e, 0, 7, key) + rng.randbytes(200)
+    part = struct.pack("<BBBBIQIII", 0xd6, 0x12, 0x4e, 0, 7, key, 1, 400, 0) + rng.randbytes(200)
+    probe = struct.pack("<BBBBIQIII", 0xd6, 0x13, 0, 0, 7, key, 1, 0, 0)
+    noise = rng.randbytes(rng.randrange(1, 3000))
+    cut = well_formed[:rng.randrange(1, 16)]
+    version = b"\xd6\x21" + well_formed[2:]
+    return [well_formed, part, probe, noise, cut, version, b""]
+
+
+def drops_foreign_datagrams():
+    """datagrams of strangers and of earlier jobs, and nonsense, are dropped and counted"""
+    rng = random.Random(7)
+    with tempfile.TemporaryDirectory() as folder:
+        enough = os.path.join(folder, "enough")
+        program = [ftmpi.HASHRING, "--until", enough, "--seconds", DEADLINE, "--max", 300000]
+        with open(os.path.join(folder, "output"), "w+", encoding="utf-8") as output, \
+                subprocess.Popen(command(LOOPBACK, program), stdout=output,
+                                 stderr=subprocess.STDOUT, start_new_session=True) as process, \
+                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            end = time.monotonic() + DEADLINE / 2
+            ports = []
+            while len(ports) < 2 and time.monotonic() < end and process.poll() is None:
+                ports = sockets_of(ftmpi.descendants(process.pid))
+            for _ in range(200):
+                for datagram in foreign(rng):
+                    for port in ports:
+                        sender.sendto(datagram, ("127.0.0.1", port))
+            with open(enough, "w", encoding="ascii"):
+                pass
+            code = process.wait(DEADLINE)
+            output.seek(0)
+            text = output.read()
+    result = ftmpi.Result(["hashring"], code, text, 0, False, "")
+    result.must(len(ports) >= 2, "the ranks' sockets were not found")
+    result.must(result.right, "the data was not right")
+    result.must(result.dgram["strangers"] > 100 and result.dgram["malformed"] > 100,
+                "the datagrams were not counted")
+
+
+def settings_agree_with_the_manual():
+    """the manual page describes every parameter with its default, and no other"""
+    listing = subprocess.run(["ompi_info", "--param", "btl", "dgram", "--level", "9", "--parsable"],
+                             stdout=subprocess.PIPE, text=True, check=True).stdout
+    registered = dict(re.findall(r"param:btl_dgram_(\w+):value:(.*)", listing))
+    page = os.path.join(os.environ["FT_TOP"], "opal", "mca", "btl", "dgram", "mca_btl_dgram.7")
+    with open(page, encoding="utf-8") as file:
+        described = dict(re.findall(r"^\.BR btl_dgram_(\w+) \" \(default (.*?)\)", file.read(), re.M))
+    registered = {name: value.strip('"') or "none" for name, value in registered.items()}
+    fttap.check(registered and registered == described,
+                f"registered: {registered}\ndescribed: {described}")
+
+
+TESTS = [
+    carries("as large as loopback carries"),
+    carries("datagrams of Ethernet", max_datagram=1472),
+    carries("the smallest datagrams", max_datagram=548),
+    carries("one call for each", batch=1, max_datagram=1472),
+    carries("without offload", offload=0, max_datagram=1472),
+    carries("with the smallest buffers", receive_buffer=4096, send_buffer=4096,
+            max_datagram=1472),
+    inert("not in the list of BTLs", btl="vader,self"),
+    inert("with a list that only excludes", btl="^openib"),
+    refuses_ob1,
+    refuses({"btl_dgram_provider": "pigeons"}, "Parameter: btl_dgram_provider Value: pigeons"),
+    refuses({"btl_dgram_if_include": "10.1.0.0/33"},
+            "Parameter: btl_dgram_if_include Value: 10.1.0.0/33"),
+    refuses({"btl_dgram_if_exclude": "eth0/24"},
+            "Parameter: btl_dgram_if_exclude Value: eth0/24"),
+    refuses({"btl_dgram_max_datagram": 70000}, "It must be 0, or 548 to 65507"),
+    refuses({"btl_dgram_max_datagram": 100}, "It must be 0, or 548 to 65507"),
+    refuses({"btl_dgram_batch": 0}, "It must be 1 to 128"),
+    refuses({"btl_dgram_receive_buffer": 1}, "It must be 4096 to 1073741824"),
+    host_without_such_a_network,
+    drops_foreign_datagrams,
+    settings_agree_with_the_manual,
+]
+
+if __name__ == "__main__":
+    ftmpi.become_subreaper()
+    fttap.main(TESTS)

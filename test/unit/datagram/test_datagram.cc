@@ -1,0 +1,126 @@
+#include "opal/ft/datagram/datagram.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <array>
+#include <vector>
+
+using namespace ft::dgram;
+
+namespace {
+
+constexpr std::uint64_t key = 0x1122334455667788;
+
+std::vector<std::byte> datagram(const Header &header, std::size_t payload)
+{
+    std::vector<std::byte> bytes(long_bytes);
+    bytes.resize(write_header(header, bytes));
+    bytes.resize(bytes.size() + payload, std::byte{0x5a});
+    return bytes;
+}
+
+Header part(std::uint32_t total, std::uint32_t offset)
+{
+    Header header;
+    header.kind = Kind::part;
+    header.key = key;
+    header.total = total;
+    header.offset = offset;
+    return header;
+}
+
+Parse parse(const std::vector<std::byte> &bytes, std::uint64_t own = key)
+{
+    Header header;
+    std::span<const std::byte> payload;
+    return parse_datagram(bytes, own, header, payload);
+}
+
+void what_is_written_is_read(void **)
+{
+    bool good = true;
+    for (const Kind kind : {Kind::whole, Kind::part, Kind::size_probe, Kind::size_reply}) {
+        Header out;
+        out.kind = kind;
+        out.tag = kind == Kind::whole || kind == Kind::part ? 0x4e : 0;
+        out.sender = 0xdeadbeef;
+        out.key = key;
+        if (kind != Kind::whole) {
+            out.number = 77;
+            out.total = 1000;
+        }
+        out.offset = kind == Kind::part ? 300 : 0;
+        const auto bytes = datagram(out, 100);
+        Header in;
+        std::span<const std::byte> payload;
+        good = good && parse_datagram(bytes, key, in, payload) == Parse::ok && in.kind == kind &&
+               in.tag == out.tag && in.sender == out.sender && in.number == out.number &&
+               in.total == out.total && in.offset == out.offset && payload.size() == 100;
+        good = good && bytes.size() == 100 + (kind == Kind::whole ? whole_bytes : long_bytes);
+    }
+    assert_true(good);
+}
+
+void who_does_not_know_the_key_is_a_stranger(void **)
+{
+    Header header;
+    header.key = key;
+    const auto bytes = datagram(header, 10);
+    bool all = true;
+    for (unsigned bit = 0; bit < 64; ++bit) {
+        all = all && parse(bytes, key ^ (std::uint64_t{1} << bit)) == Parse::stranger;
+    }
+    assert_true(all);
+}
+
+void every_truncation_is_malformed(void **)
+{
+    const auto bytes = datagram(part(100, 0), 10);
+    bool all = true;
+    for (std::size_t length = 0; length <= long_bytes; ++length) {
+        all = all && parse({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)}) ==
+                         Parse::malformed;
+    }
+    assert_true(all);
+}
+
+void a_part_stays_within_its_fragment(void **)
+{
+    assert_true(parse(datagram(part(100, 90), 10)) == Parse::ok);
+    assert_true(parse(datagram(part(100, 91), 10)) == Parse::malformed);
+    assert_true(parse(datagram(part(100, 100), 1)) == Parse::malformed);
+    assert_true(parse(datagram(part(100, 0xffffffff), 10)) == Parse::malformed);
+    assert_true(parse(datagram(part(65537, 0), 10)) == Parse::malformed);
+    assert_true(parse(datagram(part(0, 0), 0)) == Parse::malformed);
+    assert_true(parse(datagram(part(100, 0), 0)) == Parse::malformed);
+}
+
+void other_kinds_and_versions_are_malformed(void **)
+{
+    Header header;
+    header.key = key;
+    bool all = true;
+    for (unsigned value = 0; value < 256; ++value) {
+        auto bytes = datagram(header, 64);
+        bytes[1] = static_cast<std::byte>(value);
+        const bool known = value >= 0x11 && value <= 0x14;
+        all = all && (known || parse(bytes) == Parse::malformed);
+        bytes = datagram(header, 64);
+        bytes[3] = static_cast<std::byte>(value);
+        all = all && (parse(bytes) == Parse::ok) == (value == 0);
+    }
+    assert_true(all);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(who_does_not_know_the_key_is_a_stranger),
+        cmocka_unit_test(every_truncation_is_malformed),
+        cmocka_unit_test(a_part_stays_within_its_fragment),
+        cmocka_unit_test(other_kinds_and_versions_are_malformed),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

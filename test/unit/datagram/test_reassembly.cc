@@ -1,0 +1,134 @@
+#include "opal/ft/datagram/reassembly.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <algorithm>
+#include <vector>
+
+using namespace ft::dgram;
+
+namespace {
+
+constexpr std::uint32_t total = 1000;
+constexpr std::uint32_t step = 300;
+
+std::vector<std::byte> content(std::uint32_t number)
+{
+    std::vector<std::byte> bytes(total);
+    for (std::uint32_t i = 0; i < total; ++i) {
+        bytes[i] = static_cast<std::byte>(i * 7 + number);
+    }
+    return bytes;
+}
+
+/// \return the bytes of what became whole
+std::size_t give(Reassembly &reassembly, std::uint32_t sender, std::uint32_t number,
+                 std::uint32_t index, bool &right)
+{
+    Header header;
+    header.kind = Kind::part;
+    header.sender = sender;
+    header.number = number;
+    header.total = total;
+    header.offset = index * step;
+    const auto bytes = content(number + sender);
+    const auto piece =
+        std::span(bytes).subspan(header.offset, std::min(step, total - header.offset));
+    const auto whole = reassembly.take(header, piece);
+    right = right && (whole.empty() || std::equal(whole.begin(), whole.end(), bytes.begin()));
+    return whole.size();
+}
+
+void parts_in_any_order_make_the_fragment_once(void **)
+{
+    bool right = true;
+    bool once = true;
+    std::vector<std::uint32_t> order{0, 1, 2, 3};
+    std::uint32_t number = 0;
+    Reassembly reassembly;
+    do {
+        ++number;
+        for (std::size_t i = 0; i < order.size(); ++i) {
+            const std::size_t whole = give(reassembly, 5, number, order[i], right);
+            once = once && whole == (i == 3 ? total : 0);
+        }
+    } while (std::next_permutation(order.begin(), order.end()));
+    assert_true(right && once);
+    assert_int_equal(reassembly.given_up(), 0);
+}
+
+void a_part_that_comes_twice_completes_nothing(void **)
+{
+    Reassembly reassembly;
+    bool right = true;
+    std::size_t whole = 0;
+    for (const std::uint32_t index : {0U, 0U, 1U, 1U, 2U, 2U}) {
+        whole += give(reassembly, 5, 1, index, right);
+    }
+    const std::size_t last = give(reassembly, 5, 1, 3, right);
+    assert_int_equal(whole, 0);
+    assert_int_equal(last, total);
+    assert_true(right);
+}
+
+void senders_and_numbers_do_not_mix(void **)
+{
+    Reassembly reassembly;
+    bool right = true;
+    std::size_t whole = 0;
+    for (std::uint32_t index = 0; index < 4; ++index) {
+        for (std::uint32_t sender = 0; sender < 4; ++sender) {
+            for (std::uint32_t number = 0; number < 4; ++number) {
+                whole += give(reassembly, sender, number, index, right);
+            }
+        }
+    }
+    assert_int_equal(whole, 16 * total);
+    assert_true(right);
+}
+
+void the_oldest_gives_way_and_memory_is_bounded(void **)
+{
+    Reassembly reassembly;
+    bool right = true;
+    for (std::uint32_t number = 0; number < 1000; ++number) {
+        static_cast<void>(give(reassembly, 5, number, 1, right));
+    }
+    std::size_t whole = 0;
+    for (const std::uint32_t index : {0U, 2U, 3U}) {
+        whole += give(reassembly, 5, 999, index, right); // among the newest: still there
+    }
+    for (const std::uint32_t index : {0U, 2U, 3U}) {
+        whole += give(reassembly, 5, 0, index, right); // long gone: its first part is missing
+    }
+    assert_int_equal(whole, total);
+    assert_true(right && reassembly.given_up() >= 1000 - 64);
+}
+
+void contradicting_parts_are_dropped(void **)
+{
+    Reassembly reassembly;
+    bool right = true;
+    static_cast<void>(give(reassembly, 5, 1, 0, right));
+    Header header;
+    header.kind = Kind::part;
+    header.sender = 5;
+    header.number = 1;
+    header.total = 100;
+    const std::vector<std::byte> bytes(100);
+    const std::size_t whole = reassembly.take(header, bytes).size();
+    assert_int_equal(whole, 0);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(parts_in_any_order_make_the_fragment_once),
+        cmocka_unit_test(a_part_that_comes_twice_completes_nothing),
+        cmocka_unit_test(senders_and_numbers_do_not_mix),
+        cmocka_unit_test(the_oldest_gives_way_and_memory_is_bounded),
+        cmocka_unit_test(contradicting_parts_are_dropped),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

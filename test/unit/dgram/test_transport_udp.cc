@@ -1,0 +1,187 @@
+// The UDP transport over the loopback interface: what goes in comes out, in whichever batches.
+#include "opal/mca/btl/dgram/transport_udp.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <poll.h>
+
+#include <chrono>
+#include <vector>
+
+using namespace ft::dgram;
+
+namespace {
+
+struct Kept final : Sink {
+    std::vector<std::vector<std::byte>> datagrams;
+    void take(std::span<const std::byte> datagram) noexcept override
+    {
+        datagrams.emplace_back(datagram.begin(), datagram.end());
+    }
+};
+
+Interface loopback()
+{
+    for (const Interface &interface : local_interfaces()) {
+        if (interface.loopback) {
+            return interface;
+        }
+    }
+    return {};
+}
+
+std::vector<std::byte> content(std::size_t index, std::size_t bytes)
+{
+    std::vector<std::byte> all(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) {
+        all[i] = static_cast<std::byte>(i * 31 + index);
+    }
+    return all;
+}
+
+/// Sends one datagram of each size in one go and waits for all. \return whether the same came
+bool passes(const std::vector<std::size_t> &sizes, const UdpSettings &settings)
+{
+    std::string why;
+    auto here = open_udp(loopback(), settings, why);
+    auto there = open_udp(loopback(), settings, why);
+    if (here == nullptr || there == nullptr) {
+        return false;
+    }
+    auto channel = here->connect(there->address(), why);
+    if (channel == nullptr) {
+        return false;
+    }
+    std::vector<std::vector<std::byte>> contents;
+    std::vector<Outgoing> out(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        contents.push_back(content(i, sizes[i]));
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const std::size_t front = std::min<std::size_t>(sizes[i], 16);
+        out[i].pieces[0] = {contents[i].data(), front};
+        out[i].pieces[1] = {contents[i].data() + front, sizes[i] - front};
+    }
+    Kept kept;
+    std::size_t done = 0;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (kept.datagrams.size() < sizes.size() && std::chrono::steady_clock::now() < end) {
+        std::size_t taken = 0;
+        if (done < sizes.size()) {
+            const SendResult result = channel->send(std::span(out).subspan(done), taken);
+            if (result != SendResult::ok && result != SendResult::full) {
+                return false;
+            }
+        }
+        done += taken;
+        static_cast<void>(there->receive(kept));
+    }
+    return kept.datagrams == contents;
+}
+
+UdpSettings settings_with(bool offload)
+{
+    UdpSettings settings;
+    settings.offload = offload;
+    return settings;
+}
+
+void datagrams_of_all_sizes_come_as_they_went(void **)
+{
+    const std::vector<std::size_t> mixed{1, 16, 17, 1472, 1472, 1472, 700, 1472, 65507, 20, 20, 9};
+    assert_true(passes(mixed, settings_with(true)));
+    assert_true(passes(mixed, settings_with(false)));
+}
+
+void many_of_one_size_are_cut_apart_and_put_together(void **)
+{
+    std::vector<std::size_t> sizes(1000, 1400);
+    sizes.push_back(33);
+    assert_true(passes(sizes, settings_with(true)));
+    assert_true(passes(sizes, settings_with(false)));
+}
+
+void many_go_in_few_calls(void **)
+{
+    std::string why;
+    auto here = open_udp(loopback(), settings_with(true), why);
+    auto there = open_udp(loopback(), settings_with(true), why);
+    auto channel = here->connect(there->address(), why);
+    const auto bytes = content(0, 1400);
+    std::vector<Outgoing> out(128);
+    for (Outgoing &one : out) {
+        one.pieces[0] = {const_cast<std::byte *>(bytes.data()), bytes.size()};
+    }
+    std::size_t taken = 0;
+    const SendResult result = channel->send(out, taken);
+    const std::uint64_t calls = here->counters().calls_send;
+    channel.reset();
+    assert_true(result == SendResult::ok && taken == 128);
+    assert_in_range(calls, 1, 8);
+}
+
+void a_closed_peer_is_loss_and_not_an_error(void **)
+{
+    std::string why;
+    auto here = open_udp(loopback(), settings_with(true), why);
+    auto there = open_udp(loopback(), settings_with(true), why);
+    auto channel = here->connect(there->address(), why);
+    there.reset();
+    auto bytes = content(0, 100);
+    bool ok = true;
+    for (int i = 0; i < 100; ++i) {
+        Outgoing one;
+        one.pieces[0] = {bytes.data(), bytes.size()};
+        std::size_t taken = 0;
+        ok = ok && channel->send({&one, 1}, taken) == SendResult::ok && taken == 1;
+    }
+    const bool quiet = channel->trouble().empty();
+    const std::uint64_t refused = here->counters().refused;
+    assert_true(ok && quiet);
+    assert_true(refused <= 100);
+}
+
+void what_is_too_large_is_told(void **)
+{
+    std::string why;
+    auto here = open_udp(loopback(), settings_with(true), why);
+    auto channel = here->connect(here->address(), why);
+    auto bytes = content(0, 65508);
+    Outgoing one;
+    one.pieces[0] = {bytes.data(), bytes.size()};
+    std::size_t taken = 0;
+    const SendResult result = channel->send({&one, 1}, taken);
+    assert_true(result == SendResult::too_large && taken == 0);
+}
+
+void an_address_of_another_kind_is_refused(void **)
+{
+    std::string why;
+    auto here = open_udp(loopback(), settings_with(true), why);
+    const bool refused = here->connect(Address{}, why) == nullptr;
+    assert_true(refused && !why.empty());
+}
+
+void an_address_that_is_not_ours_is_refused(void **)
+{
+    Interface foreign = loopback();
+    foreign.address = 0xc0000201; // 192.0.2.1, for documentation
+    std::string why;
+    const bool refused = open_udp(foreign, settings_with(true), why) == nullptr;
+    assert_true(refused && why.find("bind") == 0);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(datagrams_of_all_sizes_come_as_they_went),
+        cmocka_unit_test(many_of_one_size_are_cut_apart_and_put_together),
+        cmocka_unit_test(many_go_in_few_calls),
+        cmocka_unit_test(a_closed_peer_is_loss_and_not_an_error),
+        cmocka_unit_test(what_is_too_large_is_told),
+        cmocka_unit_test(an_address_of_another_kind_is_refused),
+        cmocka_unit_test(an_address_that_is_not_ours_is_refused),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
