@@ -1,217 +1,287 @@
 // Time for stabilisation against the number of nodes: the engine in virtual time against the
 // paper's models.
 //
-//   scale --check            TAP: the simulation meets the base model, grows with the logarithm, up
-//   to 1,048,576 nodes scale --csv ARITY MOST   a table for figures: nodes, T_s of base model, of
-//   the simulation, of the distance model, of the
-//                            simulation on a torus, and when the view is installed everywhere;
-//                            microseconds
-//
-// Varma et al. 2006, section 4: T_s = 2 L (H - 1) + O_cp H, and section 7.1: with the latency of a
-// hop times the longest distance of a level for the levels' sum, distances as sums of coordinate
-// differences in an 8 x 8 x 8 torus (by its prose).
+//   scale --check
+//       TAP: the simulation is the base and the contention model, keeps within the distance model,
+//       and grows with the logarithm up to 1,048,576 nodes.
+//   scale --csv FOLDER [--contention FILE] [--most NODES]
+//       TAP and the data of the paper's figures 4, 5, 6 and 8 and of arity 8, in microseconds, into
+//       FOLDER. FILE is what figure 7 shows, measured: "nodes,pairs,two_children,four_children
+//       [,eight_children]"; without it the contention columns stay empty. NODES: 1048576.
 
-#include "opal/ft/membership/stabilizer.hpp"
+#include "test/sim/membership/calm.hpp"
+#include "test/sim/membership/models.hpp"
 
-#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <queue>
+#include <fstream>
+#include <sstream>
 #include <sys/resource.h>
 
 namespace {
 
-using namespace ft::membership;
-using ft::base::Duration;
-using ft::base::Time;
+using namespace sim;
 
-constexpr double latency_us = 4.6; // the paper's L on BlueGene/L
-constexpr double compute_us = 2.0; // the paper's O_cp
+constexpr Position million = 1U << 20;
 
-/// Hops between two nodes of a torus of 8 x 8 x 8, mapped in order, larger numbers in further tori
-/// side by side in x.
-unsigned hops(NodeId a, NodeId b)
+/// Of `n` + 1 nodes the last dies: a single failure that leaves `n`.
+Measured single_failure(Position n, unsigned arity, std::function<double(NodeId, NodeId)> latency,
+                        const Machine &machine)
 {
-    const auto ring = [](unsigned x, unsigned y) {
-        const unsigned d = x > y ? x - y : y - x;
-        return std::min(d, 8 - d);
-    };
-    const unsigned midplane = a / 512 > b / 512 ? a / 512 - b / 512 : b / 512 - a / 512;
-    return std::max(1U, ring(a % 8, b % 8) + ring(a / 8 % 8, b / 8 % 8) +
-                            ring(a / 64 % 8, b / 64 % 8) + midplane);
+    Calm net(n + 1, arity, TreeMode::rebuild, {std::move(latency), machine.compute_us, 0});
+    return net.fail(n);
 }
 
-struct Row {
-    double simulated = 0; ///< T_s
-    double installed = 0; ///< the last member has the view
-    std::uint64_t messages = 0;
-    bool complete = false;
+Measured on_one_hop(Position n, unsigned arity, const Machine &machine)
+{
+    return single_failure(
+        n, arity, [us = machine.latency_us](NodeId, NodeId) { return us; }, machine);
+}
+
+Measured on_torus(Position n, unsigned arity, const Machine &machine)
+{
+    return single_failure(
+        n, arity, [us = machine.latency_us](NodeId a, NodeId b) { return us * torus_hops(a, b); },
+        machine);
+}
+
+Measured on_switch(Position n, unsigned arity, const Machine &machine, const ContentionTable &table)
+{
+    return on_one_hop(n, arity, {table.latency_us(n, arity), machine.compute_us});
+}
+
+bool equals(double a, double b)
+{
+    // Virtual time counts nanoseconds, rounded once a message.
+    return std::abs(a - b) < 0.1;
+}
+
+/// Every number of nodes where the curves have steps, few where they are long.
+Position after(Position n)
+{
+    return n < 128 ? n + 1 : n < 1024 ? n + n / 16 : n * 2;
+}
+
+class Tap {
+  public:
+    void ok(bool good, const std::string &what)
+    {
+        failed_ |= !good;
+        std::printf("%s %d - %s\n", good ? "ok" : "not ok", ++count_, what.c_str());
+        std::fflush(stdout);
+    }
+    int done() const
+    {
+        std::printf("1..%d\n", count_);
+        return failed_ ? 1 : 0;
+    }
+
+  private:
+    int count_ = 0;
+    bool failed_ = false;
 };
 
-/// The last of `n` nodes is dead and the root has proof: until the last vote, and until all have
-/// the view.
-Row simulate(Position n, unsigned arity, bool torus)
+/// Machines joined by a torus: figures 4 and 5. `most_simulated` bounds what the engine runs.
+void torus_figure(Tap &tap, const std::string &file, unsigned arity, Position most)
 {
-    Config config;
-    config.arity = arity;
-    config.heartbeat.interval = Duration::zero();
-    // One change without loss: nothing needs asking again, however large the tree.
-    config.repeat = config.repeat_max = config.give_up = config.commit_wait = Duration::from_s(100);
-    const auto pool = std::make_shared<ViewPool>();
-    const ViewPtr initial = View::initial(n, arity, TreeMode::rebuild);
-    std::vector<std::unique_ptr<Stabilizer>> nodes;
-    nodes.reserve(n);
-    for (NodeId id = 0; id < n; ++id) {
-        nodes.push_back(
-            std::make_unique<Stabilizer>(config, pool, Identity{id, 0}, initial, Time()));
+    std::ofstream out(file);
+    out << "# microseconds, arity " << arity << ", L " << blue_gene.latency_us << ", O_cp "
+        << blue_gene.compute_us << "\n"
+        << "nodes,base_model,simulated,distance_model,simulated_torus,installed\n";
+    bool good = true;
+    for (Position n = 2; n <= most; n = after(n)) {
+        const Measured flat = on_one_hop(n, arity, blue_gene);
+        const Measured torus = on_torus(n, arity, blue_gene);
+        const double base = base_model(n, arity, blue_gene);
+        const double distance = distance_model(n, arity, blue_gene);
+        out << n << ',' << base << ',' << flat.stabilized_us << ',' << distance << ','
+            << torus.stabilized_us << ',' << flat.installed_us << '\n';
+        good &= flat.complete && torus.complete && equals(flat.stabilized_us, base) &&
+                torus.stabilized_us < distance + 0.1;
     }
-    struct Arrival {
-        Time at;
-        std::uint64_t order;
-        std::uint32_t slot;
-        bool operator>(const Arrival &o) const { return at != o.at ? at > o.at : order > o.order; }
-    };
-    std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> queue;
-    std::vector<Message> slots;
-    std::vector<std::uint32_t> free;
-    std::uint64_t order = 0;
-    Row row;
-    Position with_view = 0;
-    Output out;
-    const auto absorb = [&](Time now) {
-        for (const Event &e : out.events) {
-            if (e.kind == Event::Kind::stabilized) {
-                row.simulated = static_cast<double>(now.ns()) / 1e3;
-            } else if (e.kind == Event::Kind::installed) {
-                ++with_view;
-                row.installed = static_cast<double>(now.ns()) / 1e3;
-            }
-        }
-        for (Message &m : out.messages) {
-            ++row.messages;
-            const double us = latency_us * (torus ? hops(m.from, m.to) : 1);
-            // A level costs its computing once, on the way down, as in the model.
-            const double computing =
-                is_proposal(m.type) || m.type == Type::view_commit ? compute_us : 0;
-            std::uint32_t slot = static_cast<std::uint32_t>(slots.size());
-            if (free.empty()) {
-                slots.emplace_back();
-            } else {
-                slot = free.back();
-                free.pop_back();
-            }
-            slots[slot] = std::move(m);
-            queue.push({now + Duration::from_ns(static_cast<std::int64_t>((us + computing) * 1e3)),
-                        order++, slot});
-        }
-        out.clear();
-    };
-    nodes[0]->on_proof(Time(), n - 1, ProofKind::reaped, out);
-    absorb(Time() + Duration::from_ns(static_cast<std::int64_t>(compute_us * 1e3)));
-    while (!queue.empty()) {
-        const Arrival a = queue.top();
-        queue.pop();
-        const Message m = std::move(slots[a.slot]);
-        free.push_back(a.slot);
-        if (m.to != n - 1) {
-            nodes[m.to]->on_message(a.at, m, out);
-            absorb(a.at);
-        }
-    }
-    row.complete = with_view == n - 1;
-    return row;
+    tap.ok(good && out.flush().good(), "wrote " + file);
 }
 
-double base_model(Position survivors, unsigned arity)
+/// TCP over one switch: figures 6 and 8.
+void switch_figure(Tap &tap, const std::string &file, unsigned arity, Position most,
+                   const std::optional<ContentionTable> &table)
 {
-    const unsigned h = RadixTree(arity).height(survivors);
-    return 2 * latency_us * (h - 1) + compute_us * h;
+    std::ofstream out(file);
+    out << "# microseconds, arity " << arity << ", L " << xtorc.latency_us << ", O_cp "
+        << xtorc.compute_us << "; contention: L by the table given\n"
+        << "nodes,base_model,simulated,contention_model,simulated_contention\n";
+    bool good = true;
+    for (Position n = 2; n <= std::min<Position>(most, 1024); n = after(n)) {
+        const Measured flat = on_one_hop(n, arity, xtorc);
+        const double base = base_model(n, arity, xtorc);
+        out << n << ',' << base << ',' << flat.stabilized_us << ',';
+        good &= flat.complete && equals(flat.stabilized_us, base);
+        if (table) {
+            const double model = contention_model(n, arity, xtorc, *table);
+            const Measured contended = on_switch(n, arity, xtorc, *table);
+            out << model << ',' << contended.stabilized_us << '\n';
+            good &= contended.complete && equals(contended.stabilized_us, model);
+        } else {
+            out << ",\n";
+        }
+    }
+    tap.ok(good && out.flush().good(), "wrote " + file);
 }
 
-double distance_model(Position survivors, unsigned arity)
+int csv(const std::string &folder, Position most, const std::optional<ContentionTable> &table)
 {
-    const RadixTree shape(arity);
-    const unsigned h = shape.height(survivors);
-    std::vector<unsigned> longest(h);
-    for (Position p = 1; p < survivors; ++p) {
-        unsigned &worst = longest[shape.depth(p)];
-        worst = std::max(worst, hops(p, shape.parent(p)));
-    }
-    double sum = 0;
-    for (const unsigned d : longest) {
-        sum += d;
-    }
-    return 2 * latency_us * sum + compute_us * h;
+    Tap tap;
+    torus_figure(tap, folder + "/fig4.csv", 2, most);
+    torus_figure(tap, folder + "/fig5.csv", 4, most);
+    torus_figure(tap, folder + "/torus8.csv", 8, most);
+    switch_figure(tap, folder + "/fig6.csv", 2, most, table);
+    switch_figure(tap, folder + "/fig8.csv", 4, most, table);
+    switch_figure(tap, folder + "/switch8.csv", 8, most, table);
+    return tap.done();
 }
 
-int csv(unsigned arity, Position most)
+/// The last position of a full tree of `height` levels, and one.
+Position full_tree(unsigned arity, unsigned height)
 {
-    std::printf(
-        "nodes,base_model_us,simulated_us,distance_model_us,simulated_torus_us,installed_us\n");
-    for (Position n = 2; n <= most; n += std::max<Position>(1, n / 16)) {
-        const Row flat = simulate(n + 1, arity, false);
-        const Row torus = simulate(n + 1, arity, true);
-        std::printf("%u,%.1f,%.1f,%.1f,%.1f,%.1f\n", n, base_model(n, arity), flat.simulated,
-                    distance_model(n, arity), torus.simulated, flat.installed);
+    Position n = 0;
+    for (unsigned level = 0; level < height; ++level) {
+        n = n * arity + 1;
     }
-    return 0;
+    return n;
+}
+
+/// T_s of full trees, one level more each time, costs the same more each time: it grows with the
+/// logarithm of the number of nodes, and on the way to the next level not at all.
+bool grows_with_logarithm(unsigned arity)
+{
+    const double step = 2 * blue_gene.latency_us + blue_gene.compute_us;
+    double before = on_one_hop(1, arity, blue_gene).stabilized_us;
+    bool good = true;
+    for (unsigned height = 2; full_tree(arity, height) <= 40000; ++height) {
+        const Position full = full_tree(arity, height);
+        const Measured m = on_one_hop(full, arity, blue_gene);
+        const Measured first = on_one_hop(full_tree(arity, height - 1) + 1, arity, blue_gene);
+        good &= m.complete && first.complete && equals(m.stabilized_us - before, step) &&
+                equals(first.stabilized_us, m.stabilized_us);
+        before = m.stabilized_us;
+    }
+    return good;
+}
+
+/// Made up, with the course that the paper's text tells of: level up to twelve nodes, then a
+/// straight line, the steeper the more children.
+constexpr const char *sample_table = "# us\n"
+                                     "nodes,pairs,two_children,four_children\n"
+                                     "2,118,130,150\n12,118,180,260\n47,150,320,510\n";
+
+bool contention_holds()
+{
+    std::string why;
+    const auto table = ContentionTable::parse(sample_table, why);
+    if (!table) {
+        return false;
+    }
+    bool good = equals(table->latency_us(1, 2), 130) && equals(table->latency_us(7, 2), 155) &&
+                equals(table->latency_us(47, 4), 510) && equals(table->latency_us(82, 2), 460) &&
+                equals(table->latency_us(12, 8), 260);
+    for (const unsigned arity : {2U, 4U, 8U}) {
+        for (const Position n : {2U, 5U, 12U, 21U, 22U, 47U, 64U, 512U}) {
+            const Measured m = on_switch(n, arity, xtorc, *table);
+            good &=
+                m.complete && equals(m.stabilized_us, contention_model(n, arity, xtorc, *table));
+        }
+    }
+    for (const char *bad : {"", "2,1,1,1\n", "2,1,1\n3,1,1\n", "3,1,1,1\n2,1,1,1\n",
+                            "2,1,1,1\n3,1,0,1\n", "2,1,1,x\n3,1,1,1\n", "2,1,1,1,1,1\n3,1,1,1\n"}) {
+        why.clear();
+        good &= !ContentionTable::parse(bad, why) && !why.empty();
+    }
+    return good;
 }
 
 int check()
 {
-    int failed = 0;
-    int test = 0;
-    const auto ok = [&](bool good, const char *what) {
-        failed += !good;
-        std::printf("%s %d - %s\n", good ? "ok" : "not ok", ++test, what);
-    };
-    std::printf("1..7\n");
+    Tap tap;
     for (const unsigned arity : {2U, 4U, 8U}) {
+        const std::string which = "arity " + std::to_string(arity) + ": ";
         bool exact = true;
         bool bounded = true;
         for (const Position n : {1U, 2U, 3U, 5U, 6U, 21U, 22U, 64U, 512U, 1024U, 4096U, 32768U}) {
-            const Row r = simulate(n + 1, arity, false);
-            const double off = r.simulated - base_model(n, arity);
-            exact &= r.complete && off > -0.1 && off < 0.1;
-            const Row t = simulate(n + 1, arity, true);
-            bounded &= t.complete && t.simulated <= distance_model(n, arity) + 0.1;
+            const Measured flat = on_one_hop(n, arity, blue_gene);
+            exact &= flat.complete && equals(flat.stabilized_us, base_model(n, arity, blue_gene));
+            const Measured torus = on_torus(n, arity, blue_gene);
+            // It adds up the longest way of each level, and no branch need have them all.
+            bounded &=
+                torus.complete && torus.stabilized_us <= distance_model(n, arity, blue_gene) + 0.1;
         }
-        char what[80];
-        std::snprintf(what, sizeof what, "arity %u: the simulation is the base model", arity);
-        ok(exact, what);
-        std::snprintf(what, sizeof what, "arity %u: on a torus it stays within the distance model",
-                      arity);
-        ok(bounded, what);
+        tap.ok(exact, which + "the simulation is the base model");
+        tap.ok(bounded, which + "on a torus it keeps within the distance model");
+        tap.ok(grows_with_logarithm(arity), which + "T_s grows with the logarithm");
     }
-    const Row big = simulate(1048576 + 1, 2, false);
-    rusage used{};
-    getrusage(RUSAGE_SELF, &used);
-    std::printf("# 1048576 nodes: T_s %.1f us, installed everywhere %.1f us, %.2f messages a "
-                "member, engine %zu bytes "
-                "and %.0f bytes in all a member\n",
-                big.simulated, big.installed, static_cast<double>(big.messages) / 1048576.0,
-                sizeof(Stabilizer), static_cast<double>(used.ru_maxrss) * 1024 / 1048576.0);
-    const double off = big.simulated - base_model(1048576, 2);
-    ok(big.complete && off > -0.1 && off < 0.1,
-       "1,048,576 nodes: all have the view, in the base model's time");
-    return failed == 0 ? 0 : 1;
+    tap.ok(contention_holds(), "with a switch's latencies the simulation is the contention model");
+    for (const unsigned arity : {8U, 4U, 2U}) {
+        const Measured big = on_one_hop(million, arity, blue_gene);
+        rusage used{};
+        getrusage(RUSAGE_SELF, &used);
+        std::printf("# 1048576 nodes, arity %u: T_s %.1f us, installed everywhere %.1f us, %.2f "
+                    "messages a member, at most %llu by one; engine %zu bytes and at most %.0f "
+                    "bytes in all a member\n",
+                    arity, big.stabilized_us, big.installed_us,
+                    static_cast<double>(big.messages) / million,
+                    static_cast<unsigned long long>(big.most_sent), sizeof(Stabilizer),
+                    static_cast<double>(used.ru_maxrss) * 1024 / million);
+        tap.ok(big.complete && equals(big.stabilized_us, base_model(million, arity, blue_gene)),
+               "1,048,576 nodes, arity " + std::to_string(arity) +
+                   ": all have the view, in the base model's time");
+    }
+    return tap.done();
+}
+
+int usage(const std::string &why)
+{
+    std::fprintf(stderr,
+                 "scale: %s\nusage: scale --check | scale --csv FOLDER [--contention FILE] [--most "
+                 "NODES]\n",
+                 why.c_str());
+    return 2;
 }
 
 } // namespace
 
 int main(int argc, char **argv)
 {
+    std::string folder;
+    std::optional<ContentionTable> table;
+    Position most = million;
     if (argc == 2 && std::strcmp(argv[1], "--check") == 0) {
         return check();
     }
-    if (argc == 4 && std::strcmp(argv[1], "--csv") == 0) {
-        const auto arity = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
-        const auto most = static_cast<Position>(std::strtoul(argv[3], nullptr, 10));
-        if (RadixTree::valid_arity(arity) && most >= 2 && most < max_nodes) {
-            return csv(arity, most);
+    for (int i = 1; i < argc; i += 2) {
+        const std::string option = argv[i];
+        if (i + 1 == argc) {
+            return usage(option + " wants a value");
+        }
+        if (option == "--csv") {
+            folder = argv[i + 1];
+        } else if (option == "--most") {
+            most = static_cast<Position>(std::strtoul(argv[i + 1], nullptr, 10));
+            if (most < 2 || most >= max_nodes) {
+                return usage("--most is a number of nodes from 2 to " + std::to_string(max_nodes));
+            }
+        } else if (option == "--contention") {
+            std::ifstream in(argv[i + 1]);
+            std::stringstream text;
+            text << in.rdbuf();
+            std::string why = "cannot be read";
+            table = in ? ContentionTable::parse(text.str(), why) : std::nullopt;
+            if (!table) {
+                return usage(std::string(argv[i + 1]) + ": " + why);
+            }
+        } else {
+            return usage("unknown option " + option);
         }
     }
-    std::fprintf(stderr, "usage: scale --check | scale --csv ARITY MOST_NODES\n");
-    return 2;
+    return folder.empty() ? usage("nothing to do") : csv(folder, most, table);
 }
