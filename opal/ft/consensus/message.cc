@@ -96,7 +96,7 @@ RankSet get_runs(WireReader &in, Rank size)
         return {};
     }
     RankSet::Builder builder;
-    Rank floor = 0;
+    std::uint64_t floor = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
         const Rank first = in.u32();
         const Rank end = in.u32();
@@ -105,7 +105,7 @@ RankSet get_runs(WireReader &in, Rank size)
             return {};
         }
         builder.add(first, end);
-        floor = end + 1;
+        floor = std::uint64_t{end} + 1;
     }
     return builder.take();
 }

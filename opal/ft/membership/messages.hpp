@@ -121,9 +121,10 @@ bool equal(const Message &a, const Message &b);
 std::vector<std::byte> encode(const Message &m);
 
 /// The message in `data`, which must hold it exactly; nothing when it is malformed: short, long,
-/// unknown version, type or status, lists unsorted, a part missing that its type needs. Never
-/// crashes, allocates in proportion to `data` (views: up to max_nodes).
-std::optional<Message> decode(std::span<const std::byte> data);
+/// unknown version, type or status, lists unsorted, members from `most_ids` on, a part missing
+/// that its type needs. Never crashes. Allocates in proportion to `data`; views besides, which are
+/// short as runs of ids: all of one message together as much as one view with the id most_ids - 1.
+std::optional<Message> decode(std::span<const std::byte> data, NodeId most_ids = max_nodes);
 
 /// One line of prose for logs and golden scripts: "4 -> 0 NODE_FAILURE epoch 3: 7 (proven)".
 std::string describe(const Message &m);

@@ -86,7 +86,10 @@ std::size_t take_count(WireReader &r, std::size_t bytes_each)
     return n;
 }
 
-ViewPtr take_view(WireReader &r)
+/// `ids_left` is what the views of this message may still take up, by their highest ids: a few
+/// bytes stand for a view of millions, and a list of such views must not become a list of
+/// allocations.
+ViewPtr take_view(WireReader &r, NodeId &ids_left)
 {
     const Epoch epoch = r.u64();
     const unsigned arity = r.u16();
@@ -97,7 +100,7 @@ ViewPtr take_view(WireReader &r)
         const NodeId first = r.u32();
         const std::uint32_t length = r.u32();
         // Runs that ascend without touching: the one spelling of a set, and a bound on its size.
-        if (length == 0 || length > max_nodes || first >= max_nodes ||
+        if (length == 0 || length > ids_left || first > ids_left - length ||
             (!members.empty() && first <= members.back() + 1)) {
             r.fail();
             break;
@@ -106,6 +109,7 @@ ViewPtr take_view(WireReader &r)
             members.push_back(first + k);
         }
     }
+    ids_left -= members.empty() ? 0 : members.back() + 1;
     std::vector<Identity> incarnations(take_count(r, 8));
     for (Identity &i : incarnations) {
         i.id = r.u32();
@@ -114,6 +118,9 @@ ViewPtr take_view(WireReader &r)
     std::vector<NodeId> exiles(take_count(r, 4));
     for (NodeId &id : exiles) {
         id = r.u32();
+        if (id >= max_nodes) {
+            r.fail();
+        }
     }
     std::vector<NodeId> parents;
     if (mode == static_cast<std::uint8_t>(TreeMode::paper)) {
@@ -296,9 +303,10 @@ std::vector<std::byte> encode(const Message &m)
     return out;
 }
 
-std::optional<Message> decode(std::span<const std::byte> data)
+std::optional<Message> decode(std::span<const std::byte> data, NodeId most_ids)
 {
     WireReader r(data);
+    NodeId ids_left = most_ids;
     Message m;
     const std::uint8_t version = r.u8();
     const std::uint8_t type = r.u8();
@@ -333,15 +341,15 @@ std::optional<Message> decode(std::span<const std::byte> data)
         for (std::size_t i = 0; i < n && r.ok(); ++i) {
             Ambiguous a;
             a.coordinator = r.u32();
-            a.target = take_view(r);
+            a.target = take_view(r, ids_left);
             list->push_back(std::move(a));
         }
         m.ambiguous = std::move(list);
     }
     if ((parts & has_view) != 0) {
-        m.view = take_view(r);
+        m.view = take_view(r, ids_left);
     }
-    if (!r.complete() || m.from >= max_nodes || m.to >= max_nodes || !has_what_it_needs(m)) {
+    if (!r.complete() || m.from >= most_ids || m.to >= most_ids || !has_what_it_needs(m)) {
         return std::nullopt;
     }
     return m;

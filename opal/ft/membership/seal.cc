@@ -67,7 +67,8 @@ std::vector<std::byte> Sealer::seal(const Message &m) const
     return out;
 }
 
-std::optional<Message> Sealer::open(std::span<const std::byte> sealed, Fault *fault) const
+std::optional<Message> Sealer::open(std::span<const std::byte> sealed, Fault *fault,
+                                    NodeId most_ids) const
 {
     const auto fail = [fault](Fault why) -> std::optional<Message> {
         if (fault != nullptr) {
@@ -85,7 +86,7 @@ std::optional<Message> Sealer::open(std::span<const std::byte> sealed, Fault *fa
     if ((expected ^ got) != 0) {
         return fail(Fault::bad_tag);
     }
-    std::optional<Message> m = decode(body);
+    std::optional<Message> m = decode(body, most_ids);
     if (!m) {
         return fail(Fault::malformed);
     }

@@ -35,8 +35,10 @@ class Sealer {
     /// Why open() gave nothing, for the counters.
     enum class Fault : std::uint8_t { none, too_short, bad_tag, malformed };
 
-    /// The message, if the tag is right and it is well formed. Compares the tag in constant time.
-    std::optional<Message> open(std::span<const std::byte> sealed, Fault *fault = nullptr) const;
+    /// The message, if the tag is right and it is well formed (see decode). Compares the tag in
+    /// constant time.
+    std::optional<Message> open(std::span<const std::byte> sealed, Fault *fault = nullptr,
+                                NodeId most_ids = max_nodes) const;
 
   private:
     Key key_;

@@ -373,6 +373,7 @@ void Stabilizer::leave(Time now, Output &out)
     std::sort(whom.begin(), whom.end());
     whom.erase(std::unique(whom.begin(), whom.end()), whom.end());
     state_ = State::leaving;
+    minority_deadline_ = Time::never(); // who goes need not wait any more
     for (const NodeId id : whom) {
         Message m = make(Type::goodbye, id);
         // Votes that may still count make the farewell a mere death.
