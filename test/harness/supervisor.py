@@ -22,7 +22,10 @@ PR_SET_CHILD_SUBREAPER = 36
 GRACE_AFTER_END = 3.0   # for daemons that end a moment after what started them
 GRACE_AFTER_TERM = 5.0  # for a trap that takes down what the test put up
 MOST_LOG_BYTES = 32 << 20
-TAIL_LINES = 30
+TAIL_LINES = 60
+MOST_STACKS = 6
+MOST_FRAMES = 14
+STACK_SECONDS = 20.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -65,6 +68,28 @@ def describe(pid):
     except OSError:
         return f"{pid} (gone)"
     return f"{pid} {state} {waits} {command[:200]}"
+
+
+def stacks(pids, build):
+    """Where the programs of this build among pids stand: lines of backtrace, from gdb, if there is one."""
+    shown = 0
+    for pid in pids:
+        try:
+            own = os.readlink(f"/proc/{pid}/exe").startswith(build)
+        except OSError:
+            continue
+        if not own or shown == MOST_STACKS:
+            continue
+        shown += 1
+        try:
+            done = subprocess.run(["gdb", "-q", "-batch", "-p", str(pid), "-ex", f"thread apply all bt {MOST_FRAMES}"],
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=STACK_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as failed:
+            yield f"{pid} no backtrace: {failed}"
+            continue
+        for line in done.stdout.decode(errors="replace").splitlines():
+            if line.startswith(("#", "Thread ")):
+                yield f"{pid} {line[:160]}"
 
 
 def reap():
@@ -203,7 +228,10 @@ def watch(test, child, output, outcome, begin):
         if remaining <= 0:
             outcome["problem"] = f"was still running at its deadline of {test.deadline:g} s"
             output.note(f"deadline of {test.deadline:g} s: ending these (pid, state, waits in, command)")
-            for pid in descendants(os.getpid()):
+            stuck = descendants(os.getpid())
+            for line in stacks(stuck, test.build):
+                output.note(line)
+            for pid in stuck:
                 output.note(describe(pid))
             end_all()
             break

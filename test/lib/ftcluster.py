@@ -165,11 +165,12 @@ class Marks:
 class Cluster:
     """A cluster for the length of a with statement."""
 
-    def __init__(self, hosts=4, rails=2, ttl=600):
+    def __init__(self, hosts=4, rails=2, ttl=600, mbit=None):
         self.folder = tempfile.mkdtemp(prefix="ftc-")
         self.state = os.path.join(self.folder, "state")
         self._options = ["-n", str(hosts), "--rails", str(rails), "--ttl", str(ttl),
                          "--owner", str(os.getpid())]
+        self._options += ["--mbit", str(mbit)] if mbit else []
         self._marks = 0
 
     def __enter__(self):

@@ -59,6 +59,8 @@ def parser():
     one = sub("up", do_up, "start the cluster")
     one.add_argument("-n", type=int, default=4, metavar="N", help="hosts (default 4)")
     one.add_argument("--rails", type=int, default=2, help="MPI networks (default 2)")
+    one.add_argument("--mbit", type=int, metavar="N", help="what a rail carries to a host, in "
+                     "Mbit/s (default: what the machine can)")
     one.add_argument("--slots", type=int, default=2, help="slots of a host (default 2)")
     one.add_argument("--owner", type=int, metavar="PID",
                      help="take the cluster down when this process ends")
@@ -133,7 +135,7 @@ def direction(made):
 # Commands -------------------------------------------------------------------
 
 def do_up(options):
-    plan = plan_module.Plan(options.state, options.n, options.rails)
+    plan = plan_module.Plan(options.state, options.n, options.rails, options.mbit)
     record = client.up(plan, options.script, options.owner, options.ttl, options.slots)
     print(f"cluster up: {len(plan.hosts)} hosts, {len(plan.rails)} rails, state "
           f"{plan.state}, supervisor {record['pid']}")

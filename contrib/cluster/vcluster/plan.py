@@ -6,6 +6,7 @@ import os
 MANAGEMENT = "m"
 MAX_HOSTS = 200
 MAX_RAILS = 8
+MAX_MBIT = 100000
 # Path of a Unix socket is limited to 107 bytes; the longest name below is
 # "sock/n199" and a temporary directory of Open MPI must fit as well.
 MAX_STATE_LENGTH = 80
@@ -19,7 +20,7 @@ class Plan:
     state folder's name, so that two clusters differ in it.
     """
 
-    def __init__(self, state, hosts, rails):
+    def __init__(self, state, hosts, rails, mbit=None):
         if not 1 <= hosts <= MAX_HOSTS:
             raise ValueError(f"number of hosts must be 1..{MAX_HOSTS}, not {hosts}")
         if not 1 <= rails <= MAX_RAILS:
@@ -28,7 +29,10 @@ class Plan:
             raise ValueError(
                 f"the state folder's path is longer than {MAX_STATE_LENGTH} bytes, which "
                 f"sockets do not allow; name a shorter one with --state: {state}")
+        if mbit is not None and not 1 <= mbit <= MAX_MBIT:
+            raise ValueError(f"the rate of a rail must be 1..{MAX_MBIT} Mbit/s, not {mbit}")
         self.state = state
+        self.mbit = mbit
         self.hosts = [f"n{i}" for i in range(hosts)]
         self.rails = [str(r) for r in range(rails)]
         self.networks = [MANAGEMENT] + self.rails
@@ -83,8 +87,9 @@ class Plan:
         return "".join(f"{h} slots={slots}\n" for h in self.hosts)
 
     def to_dict(self):
-        return {"state": self.state, "hosts": len(self.hosts), "rails": len(self.rails)}
+        return {"state": self.state, "hosts": len(self.hosts), "rails": len(self.rails),
+                "mbit": self.mbit}
 
     @staticmethod
     def from_dict(d):
-        return Plan(d["state"], d["hosts"], d["rails"])
+        return Plan(d["state"], d["hosts"], d["rails"], d["mbit"])

@@ -101,6 +101,10 @@ class Switch:
                         "name", self.plan.interface(network), "netns", str(pid)])
             faults.run(["ip", "link", "set", port_name, "master",
                         self.plan.bridge(network), "up"])
+            if self.plan.mbit and network in self.plan.rails:
+                # A bucket of several super-packets, or segmentation offload starves in it.
+                faults.run(["tc", "qdisc", "add", "dev", port_name, "root", "tbf", "rate",
+                            f"{self.plan.mbit}mbit", "burst", "512kb", "latency", "20ms"])
             port = faults.Port(port_name)
             port.forget()
             port.create()

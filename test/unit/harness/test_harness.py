@@ -83,6 +83,13 @@ def the_deadline_holds_for_all_descendants():
             and any("ending these" in line for line in outcome["tail"]))
 
 
+def where_it_stood_is_told():
+    stuck = os.path.join(BUILD, "stuck")
+    shutil.copy("/bin/sleep", stuck)
+    outcome = outcome_of(f"echo 1..1; {stuck} 600", deadline=1.5)
+    return any("#0" in line and "nanosleep" in line for line in outcome["tail"])
+
+
 def what_is_left_behind_is_found_and_ended():
     daemon = os.path.join(BUILD, "orphan")
     outcome = outcome_of("echo 1..1; echo ok 1 - one; "
@@ -143,8 +150,8 @@ def manifests_are_checked():
 
 CASES = [
     a_good_test_passes, a_failed_case_is_seen, bad_tap_is_a_problem, a_skip_of_everything_says_why,
-    a_crash_is_seen, the_deadline_holds_for_all_descendants, what_is_left_behind_is_found_and_ended,
-    output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
+    a_crash_is_seen, the_deadline_holds_for_all_descendants, where_it_stood_is_told,
+    what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
 ]
 

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""contrib/figures: a picture from simulation and one from given figures are whole SVG, errors are clear."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+sys.dont_write_bytecode = True
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))))
+sys.path.insert(0, os.path.join(TOP, "test", "lib"))
+
+from fttap import check, main  # noqa: E402
+
+
+def figures(*arguments):
+    build = ["--build", os.environ["FT_BUILD"]] if "FT_BUILD" in os.environ else []
+    return subprocess.run([os.path.join(TOP, "contrib", "figures"), *build, *arguments], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+
+def is_picture(path, *words):
+    """The file is SVG, has curves and says each of the words."""
+    root = xml.etree.ElementTree.parse(path).getroot()
+    check(root.tag.endswith("svg"), root.tag)
+    check(sum(1 for e in root.iter() if e.tag.endswith("path")) > 10, "no curves")
+    text = " ".join(e.text or "" for e in root.iter())
+    for word in words:
+        check(word in text, f"no '{word}' in the picture")
+
+
+def simulated():
+    """a figure of the consensus is simulated and drawn"""
+    with tempfile.TemporaryDirectory() as folder:
+        done = figures("--out", folder, "validate-semantics")
+        check(done.returncode == 0, done.stdout)
+        is_picture(os.path.join(folder, "validate-semantics.svg"), "strict", "loose")
+
+
+def redrawn():
+    """what was measured is drawn again from its table, cut and heal marked"""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "failover.csv"), "w", encoding="ascii") as table:
+            table.write("way,seconds,mb_per_s,cut_s,heal_s\n")
+            for way in ("silent", "loud"):
+                for i in range(30):
+                    table.write(f"{way},{i / 10},{100 + i},1.0,2.0\n")
+        done = figures("--redraw", "--out", folder, "failover")
+        check(done.returncode == 0, done.stdout)
+        is_picture(os.path.join(folder, "failover-silent.svg"), "rail cut", "rail healed", "MB/s")
+        is_picture(os.path.join(folder, "failover-loud.svg"), "rail cut")
+
+
+def refused():
+    """an unknown figure and a folder that is no build are refused with a sentence"""
+    done = figures("pie")
+    check(done.returncode == 2 and "no figure is called pie" in done.stdout, done.stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        done = figures("--build", folder, "--out", folder, "bandwidth")
+        check(done.returncode == 1 and "is no build" in done.stdout and "Traceback" not in done.stdout, done.stdout)
+
+
+main([simulated, redrawn, refused])
