@@ -1,33 +1,16 @@
 """Time of validate_all by number of processes: figures 1 and 2 of Buntinas 2011, simulated."""
 
-import csv
-import os
-import tempfile
-
-import figure as figure_module
 import plot
 
 CURVES = {
-    "validate-collectives": ("fig1.csv", "validate_all beside collectives (simulated, calibrated to the paper's 305 us)", {
+    "validate-collectives": ("fig1.csv", "validate_all beside collectives (simulated, calibrated to the paper)", {
         "paper_strict": "validate_all, the paper's algorithm", "fast_strict": "validate_all, this project's",
         "unoptimised_collectives": "the pattern, unoptimised collectives",
         "optimised_collectives": "the pattern, optimised collectives"}),
-    "validate-semantics": ("fig2.csv", "validate_all, strict and loose (simulated, calibrated to the paper's 305 us)", {
+    "validate-semantics": ("fig2.csv", "validate_all, strict and loose (simulated, calibrated to the paper)", {
         "paper_strict": "the paper's, strict", "paper_loose": "the paper's, loose",
         "fast_strict": "this project's, strict", "fast_loose": "this project's, loose"}),
 }
-
-
-def simulated(figure, name):
-    """The simulator's table: header, rows."""
-    program = figure.program("test", "sim", "consensus", "consensus_latency")
-    with tempfile.TemporaryDirectory() as folder:
-        figure.run([program, "--csv", folder])
-        with open(os.path.join(folder, name), encoding="ascii") as file:
-            header, *rows = csv.reader(line for line in file if not line.startswith("#"))
-    if not rows:
-        raise figure_module.FigureError(f"{program} wrote no figures to {name}")
-    return header, rows
 
 
 def chart(figure, key):
@@ -35,7 +18,7 @@ def chart(figure, key):
     header = ["processes", *curves]
 
     def measure():
-        found, rows = simulated(figure, name)
+        [(found, rows)] = figure.simulated(["test", "sim", "consensus", "consensus_latency"], [name])
         return [[row[found.index(column)] for column in header] for row in rows]
 
     rows = figure.rows(header, measure)

@@ -1,7 +1,9 @@
 """Where a figure finds the programs and the components, and where its results go."""
 
+import csv
 import os
 import subprocess
+import tempfile
 
 import manifest
 import plot
@@ -49,6 +51,20 @@ class Figure:
         if not os.access(path, os.X_OK):
             raise FigureError(f"{path} is missing: make -C {self.build}/test check TESTS=")
         return path
+
+    def simulated(self, names, tables):
+        """What a simulator writes to these tables: [(header, rows)]. Lines with # in them are for people."""
+        program = self.program(*names)
+        found = []
+        with tempfile.TemporaryDirectory() as folder:
+            self.run([program, "--csv", folder])
+            for table in tables:
+                with open(os.path.join(folder, table), encoding="ascii") as file:
+                    header, *rows = csv.reader(line for line in file if not line.startswith("#"))
+                if not rows:
+                    raise FigureError(f"{program} wrote no figures to {table}")
+                found.append((header, rows))
+        return found
 
     def run(self, argv, **more):
         """Run to its end; \\return what it printed."""

@@ -29,10 +29,10 @@ class Chart:
 
     def script(self, path):
         """What gnuplot is told."""
-        text = ["set terminal svg size 860,480 dynamic font 'sans,13' background '#ffffff'",
+        text = ["set terminal svg size 800,520 dynamic font 'sans,13' background '#ffffff'",
                 f"set output {quoted(path)}", f"set title {quoted(self.title)} noenhanced",
                 f"set xlabel {quoted(self.x)} noenhanced", f"set ylabel {quoted(self.y)} noenhanced",
-                "set key outside right top noenhanced", "set grid linecolor '#dddddd'",
+                "set key below noenhanced", "set grid linecolor '#dddddd'",
                 "set border 3", "set tics nomirror"]
         for axis, base in (("x", self.log_x), ("y", self.log_y)):
             if base:
