@@ -143,6 +143,24 @@ void Heartbeat::on_time(Time now, Output &out)
     }
 }
 
+void Heartbeat::on_pause(Time now, Duration late)
+{
+    for (Promise &p : promises_) {
+        if (p.until + late > now) {
+            p.until = std::min(p.until + late, now + config_.fence);
+        }
+    }
+}
+
+void Heartbeat::on_step_back()
+{
+    sent_.clear();
+    for (Watched &w : watched_) {
+        w.has_lease = false;
+        w.leased = Time::zero();
+    }
+}
+
 bool Heartbeat::clean(Time now, Peer dead) const
 {
     const Watched *w = find(dead);

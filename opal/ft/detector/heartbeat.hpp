@@ -67,6 +67,12 @@ class Heartbeat {
     void on_life(base::Time now, Peer from);
     /// Appends to `out`.
     void on_time(base::Time now, Output &out);
+    /// This node did not run, or its clock stepped forward, by `late` (already part of `now`): what
+    /// it promised before counts from the end of that, since it may not have lasted so long for
+    /// others.
+    void on_pause(base::Time now, base::Duration late);
+    /// The clock stepped back, by nobody knows how much: no lease can be relied upon any more.
+    void on_step_back();
     /// When to call on_time() next.
     base::Time next_deadline() const { return watched_.empty() ? base::Time::never() : next_; }
 

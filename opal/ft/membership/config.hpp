@@ -25,6 +25,7 @@ enum class Mutation : std::uint8_t {
     no_probe,         ///< believe every accusation
     believe_nothing,  ///< never believe a silent node dead
     chatter,          ///< send every vote to the whole view
+    trust_clock,      ///< take every step of the clock for time that has passed
 };
 
 struct Config {

@@ -39,6 +39,7 @@ Stabilizer::Stabilizer(const Config &config, std::shared_ptr<ViewPool> pool, Ide
       pool_(std::move(pool)),
       self_(self),
       state_(State::member),
+      last_(now),
       view_(std::move(initial)),
       view_since_(now),
       heartbeat_(config.heartbeat)
@@ -54,12 +55,52 @@ Stabilizer::Stabilizer(const Config &config, std::shared_ptr<ViewPool> pool, Ide
       pool_(std::move(pool)),
       self_(self),
       state_(State::joining),
+      last_(now),
       view_since_(now),
       candidates_(std::move(known)),
       search_at_(now),
       heartbeat_(config.heartbeat)
 {
     std::erase(candidates_, self_.id);
+}
+
+/// The engine's time for the caller's: it never goes back. Who did not run for a while, or whose
+/// clock stepped forward, has heard no answers meanwhile.
+Time Stabilizer::tick(Time now)
+{
+    if (config_.mutation == Mutation::trust_clock) {
+        return now;
+    }
+    if (now + skew_ < last_) {
+        skew_ = last_ - now;
+        heartbeat_.on_step_back();
+    }
+    now = now + skew_;
+    const Time expected = std::max(due(), last_);
+    last_ = now;
+    if (expected >= now) {
+        return now;
+    }
+    const Duration late = now - expected;
+    heartbeat_.on_pause(now, late);
+    if (late <= config_.probe_timeout / 2) {
+        return now;
+    }
+    for (Suspect &s : suspects_) {
+        // A node that is always late must still come to believe.
+        if (!s.believed && s.respites < 4) {
+            ++s.respites;
+            s.believe_at = now + config_.probe_timeout;
+            s.next = now;
+        }
+    }
+    for (Pending &p : pending_) {
+        p.since = p.since + late;
+    }
+    if (!minority_deadline_.is_never()) {
+        minority_deadline_ = minority_deadline_ + late;
+    }
+    return now;
 }
 
 std::uint32_t Stabilizer::incarnation_of(NodeId id) const
@@ -257,6 +298,7 @@ void Stabilizer::give_up_on(Time now, const Pending &p, Output &out)
 
 void Stabilizer::on_time(Time now, Output &out)
 {
+    now = tick(now);
     if (state_ == State::left || state_ == State::ended || state_ == State::evicted) {
         return;
     }
@@ -306,6 +348,12 @@ void Stabilizer::on_time(Time now, Output &out)
 
 Time Stabilizer::next_deadline() const
 {
+    const Time t = due();
+    return t.is_never() ? t : t - skew_;
+}
+
+Time Stabilizer::due() const
+{
     if (state_ == State::left || state_ == State::ended || state_ == State::evicted) {
         return Time::never();
     }
@@ -352,6 +400,7 @@ Stabilizer::Gate Stabilizer::admit(NodeId from, Epoch sent_in) const
 
 void Stabilizer::leave(Time now, Output &out)
 {
+    now = tick(now);
     if (state_ != State::member && state_ != State::suspended) {
         become(State::left, Event::Kind::left, out);
         return;

@@ -2,9 +2,11 @@
 ///
 /// PROTOCOL.md describes it. The caller owns the clock and the channel: it hands in what arrived
 /// and what time it is, sends what comes out (losing, repeating or reordering is allowed), calls
-/// on_time() at next_deadline() or later, and tells the component above about the events. Same
-/// calls, same output. One object belongs to one thread; all functions but const ones may append to
-/// the Output they are given, and none throws but for want of memory.
+/// on_time() at next_deadline() or later, and tells the component above about the events. The clock
+/// may step either way: backwards, the engine's time stands still meanwhile; forwards, as after a
+/// pause, nobody is held dead for an answer that had no chance to be heard. Same calls, same
+/// output. One object belongs to one thread; all functions but const ones may append to the Output
+/// they are given, and none throws but for want of memory.
 #pragma once
 
 #include "opal/ft/base/time.hpp"
@@ -153,6 +155,7 @@ class Stabilizer {
         NodeId witness = no_node;
         bool believed = false;
         bool link = false;     // lives, but must go: see link failures
+        unsigned respites = 0; // how often a pause of our own gave it more time
         base::Time next;       // probing: the next step; believed without proof: the next question
         base::Time believe_at; // probing: when silence is belief
         base::Time report_at = base::Time::never();
@@ -191,6 +194,8 @@ class Stabilizer {
     void service_pending(base::Time now, Output &out);
     void give_up_on(base::Time now, const Pending &p, Output &out);
     void dispatch(base::Time now, const Message &m, Output &out);
+    base::Time tick(base::Time now);
+    base::Time due() const;
     bool known_sender(const Message &m) const;
     Verdict on_stranger(base::Time now, const Message &m, Output &out);
     void fetch_from(base::Time now, NodeId id, Output &out);
@@ -200,6 +205,7 @@ class Stabilizer {
     std::uint32_t incarnation_of(NodeId id) const;
 
     // stabilizer_faults.cc: suspicion, probing, reports
+    void prove(base::Time now, NodeId id, ProofKind kind, Output &out);
     Suspect *find_suspect(NodeId id);
     const Suspect *find_suspect(NodeId id) const;
     bool believed(NodeId id) const;
@@ -255,6 +261,8 @@ class Stabilizer {
     Identity self_;
     State state_;
     bool busy_starting_ = false;
+    base::Time last_;     // the latest time that a call brought, in the engine's time
+    base::Duration skew_; // the engine's time minus the caller's: the sum of its steps backwards
 
     ViewPtr view_;
     ViewPtr seed_; // joiner: the view that the next proposal changes

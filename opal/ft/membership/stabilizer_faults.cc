@@ -40,12 +40,18 @@ std::vector<Removed> Stabilizer::believed_dead() const
 
 void Stabilizer::on_suspicion(Time now, NodeId id, Output &out)
 {
+    now = tick(now);
     if (view_ && (state_ == State::member || state_ == State::suspended)) {
         suspect(now, id, Grade::suspected, no_node, no_node, out);
     }
 }
 
 void Stabilizer::on_proof(Time now, NodeId id, ProofKind kind, Output &out)
+{
+    prove(tick(now), id, kind, out);
+}
+
+void Stabilizer::prove(Time now, NodeId id, ProofKind kind, Output &out)
 {
     if (!view_ || (state_ != State::member && state_ != State::suspended) || id == self_.id ||
         !view_->contains(id)) {

@@ -74,7 +74,7 @@ void Stabilizer::on_join(Time now, const Message &m, Output &out)
             return;
         }
         // It lives again, so its earlier life is over.
-        on_proof(now, who.id, ProofKind::refused, out);
+        prove(now, who.id, ProofKind::refused, out);
     }
     // Whoever asks to come back under an exile's id knows that it was evicted, or has forgotten
     // everything.

@@ -22,6 +22,7 @@ bool Stabilizer::known_sender(const Message &m) const
 
 Stabilizer::Verdict Stabilizer::on_message(Time now, const Message &m, Output &out)
 {
+    now = tick(now);
     if (state_ == State::left || state_ == State::ended) {
         return Verdict::deaf;
     }
@@ -78,7 +79,7 @@ Stabilizer::Verdict Stabilizer::on_stranger(Time now, const Message &m, Output &
             return Verdict::stale;
         }
         // A later life: the one in the view is over.
-        on_proof(now, m.from, ProofKind::refused, out);
+        prove(now, m.from, ProofKind::refused, out);
     }
     switch (m.type) {
     case Type::new_node:

@@ -25,6 +25,7 @@ constexpr Case cases[] = {
     {sim::Mutation::keep_evicted, "with evictions ignored", "not settled"},
     {sim::Mutation::no_repeat, "without repetition", "not settled"},
     {sim::Mutation::believe_nothing, "with silent deaths not believed", "not settled"},
+    {sim::Mutation::trust_clock, "with the clock trusted", "accuracy"},
     {sim::Mutation::no_probe, "with accusations not probed", "accuracy"},
 };
 

@@ -12,7 +12,7 @@ constexpr std::array<const char *, family_count> names{
     "one death",          "root deaths",        "subtree death", "k of n",
     "death at a message", "false suspicion",    "partition",     "one-way partition",
     "bad weather",        "joins and restarts", "many faults",   "votes of the dead",
-    "changing sides",     "one bad link",
+    "changing sides",     "one bad link",       "clock steps",
 };
 
 class Run {
@@ -49,10 +49,18 @@ class Run {
         return world_.now() + Duration::from_us(static_cast<std::int64_t>(
                                   rng_.below(static_cast<std::uint64_t>(most_us) + 1)));
     }
+    /// Kills it, or stops it, which looks the same to the others until it is resumed.
     void kill(NodeId id, Death how)
     {
         struck_ += world_.running(id);
-        world_.kill(id, how);
+        if (!stopping_) {
+            world_.kill(id, how);
+            return;
+        }
+        world_.stop(id);
+        if (rng_.below(2) == 0) { // else when the storm is over
+            world_.at(soon(1'500'000), [this, id] { world_.resume(id); });
+        }
     }
     void kill_at(Time t, NodeId id, Death how)
     {
@@ -65,13 +73,15 @@ class Run {
     void plan_votes_of_the_dead();
     void plan_changing_sides();
     void plan_bad_link();
+    void plan_clock_steps();
     std::set<NodeId> any_side();
 
     Rng rng_;
     unsigned family_;
     Position n_ = 0;
     Config config_;
-    bool gentle_ = false; // nothing in it that could make a live node look dead
+    bool gentle_ = false;   // nothing in it that could make a live node look dead
+    bool stopping_ = false; // who is to die is stopped instead
     unsigned struck_ = 0;
     Duration storm_ = Duration::from_ms(1500);
     World world_;
@@ -276,8 +286,62 @@ void Run::plan_bad_link()
               [this] { world_.heal(); });
 }
 
+/// Clocks are set, forward or back, by seconds at most, while nodes die or are cut off. Alone that
+/// makes nobody look dead.
+void Run::plan_clock_steps()
+{
+    if (n_ > 1 && rng_.below(3) == 0) {
+        // A node is stopped until somebody asks for it, whose clock steps forward before the answer
+        // can come: past the moment at which silence would be belief.
+        gentle_ = true;
+        const auto slow = static_cast<NodeId>(rng_.between(1, n_ - 1));
+        const Duration by = Duration::from_ms(static_cast<std::int64_t>(rng_.between(260, 6000)));
+        world_.at(soon(300'000), [this, slow] { world_.stop(slow); });
+        world_.on_send = [this, slow, by](const Message &m) {
+            if (m.type == Type::how_are_you && m.to == slow && world_.stopped(slow)) {
+                ++struck_;
+                world_.resume(slow);
+                world_.step_clock(m.from, by);
+            }
+            return true;
+        };
+        return;
+    }
+    gentle_ = rng_.below(2) == 0;
+    for (std::uint64_t i = rng_.between(1, 5); i > 0; --i) {
+        const NodeId id = any();
+        // Longer than a heartbeat interval, or short: PROTOCOL.md says what is not noticed between.
+        const std::uint64_t ms = rng_.below(4) == 0 ? rng_.below(40) : rng_.between(260, 6000);
+        const Duration by = Duration::from_ms(static_cast<std::int64_t>(ms));
+        const bool back = rng_.below(2) == 0;
+        world_.at(soon(900'000), [this, id, by, back] {
+            struck_ += world_.running(id);
+            world_.step_clock(id, back ? -by : by);
+        });
+    }
+    if (rng_.below(3) != 0) {
+        kill_at(soon(900'000), any(), any_death());
+    }
+    if (!gentle_) {
+        switch (rng_.below(3)) {
+        case 0:
+            plan_partition(rng_.below(2) == 0);
+            break;
+        case 1:
+            plan_votes_of_the_dead();
+            break;
+        default:
+            plan_trigger();
+            break;
+        }
+    }
+}
+
 void Run::plan()
 {
+    if (family_ < 4 && rng_.below(4) == 0) {
+        stopping_ = true;
+    }
     switch (family_) {
     case 0:
         gentle_ = true;
@@ -408,9 +472,13 @@ void Run::plan()
     case 13:
         plan_bad_link();
         break;
+    case 14:
+        plan_clock_steps();
+        break;
     default:
         break;
     }
+    gentle_ = gentle_ && !stopping_;
     world_.rejoin_evicted = rng_.below(2) == 0;
     for (std::uint64_t i = rng_.below(8); i > 0; --i) {
         world_.at(soon(1'800'000), [this, id = any()] { world_.multicast(id); });

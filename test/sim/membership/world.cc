@@ -76,7 +76,8 @@ void World::schedule(NodeId id)
     if (n.dead || n.stopped || !n.engine) {
         return;
     }
-    const Time t = std::max(n.engine->next_deadline(), now_);
+    // Its deadline by its own clock.
+    const Time t = std::max(n.engine->next_deadline() - n.clock, now_);
     if (t < n.wake) {
         n.wake = t;
         push(t, Item::Kind::wake, id, n.incarnation);
@@ -98,7 +99,7 @@ void World::run_until(Time t)
             }
             n.wake = Time::never();
             if (!n.dead && !n.stopped && n.engine) {
-                n.engine->on_time(now_, out_);
+                n.engine->on_time(local(item.node), out_);
                 absorb(item.node);
             }
             break;
@@ -109,7 +110,7 @@ void World::run_until(Time t)
             if (running(item.node) && !n.stopped && nodes_[item.other].incarnation == item.index &&
                 nodes_[item.other].dead && reachable(item.node, item.other) &&
                 reachable(item.other, item.node)) {
-                n.engine->on_proof(now_, item.other, ProofKind::refused, out_);
+                n.engine->on_proof(local(item.node), item.other, ProofKind::refused, out_);
                 absorb(item.node);
             }
             break;
@@ -206,7 +207,7 @@ void World::deliver(std::uint32_t slot)
             return;
         }
     }
-    const Stabilizer::Verdict v = n.engine->on_message(now_, m, out_);
+    const Stabilizer::Verdict v = n.engine->on_message(local(m.to), m, out_);
     if (v == Stabilizer::Verdict::taken) {
         if (slots_[slot].taken) {
             violation("no duplication: taken twice: " + describe(m));
@@ -422,15 +423,24 @@ void World::start(NodeId id)
         known.push_back(other);
     }
     n.engine = std::make_unique<Stabilizer>(config_, pool_, Identity{id, n.incarnation},
-                                            std::move(known), now_);
+                                            std::move(known), local(id));
     schedule(id);
 }
 
 void World::leave(NodeId id)
 {
     if (running(id) && !stopped(id)) {
-        nodes_[id].engine->leave(now_, out_);
+        nodes_[id].engine->leave(local(id), out_);
         absorb(id);
+    }
+}
+
+void World::step_clock(NodeId id, Duration by)
+{
+    if (running(id)) {
+        nodes_[id].clock += by;
+        nodes_[id].wake = Time::never(); // what was scheduled is void
+        schedule(id);
     }
 }
 

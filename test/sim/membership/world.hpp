@@ -57,6 +57,8 @@ class World {
     /// Starts a node that is not running: a new one or a recovered one.
     void start(NodeId id);
     void leave(NodeId id);
+    /// The node's clock is set forward or back.
+    void step_clock(NodeId id, Duration by);
     /// Messages from `from` to `to` are lost from now on.
     void cut(NodeId from, NodeId to);
     /// Every node of one side is cut from every other one; `both_ways` or only away from the side.
@@ -116,6 +118,7 @@ class World {
         bool loud = true;
         bool stopped = false;
         Time wake = Time::never();
+        Duration clock; ///< its clock minus the world's
         Epoch last_epoch = 0;
         std::uint64_t sent = 0;
         std::vector<std::uint32_t> mail;                    // arrived while stopped
@@ -141,6 +144,7 @@ class World {
         Time at;
     };
 
+    Time local(NodeId id) const { return now_ + nodes_[id].clock; }
     void push(Time at, Item::Kind kind, NodeId node, std::uint32_t index, NodeId other = no_node);
     void transmit(NodeId from, Message m);
     void deliver(std::uint32_t slot);

@@ -175,6 +175,34 @@ void leases_tell_who_cannot_have_voted(void **)
     assert_true(none);
 }
 
+void pauses_and_steps_of_the_clock_keep_leases_honest(void **)
+{
+    HeartbeatConfig config;
+    Heartbeat h(config);
+    const Heartbeat::Peer p{0, 0};
+    Time now = Time::zero() + 1_s;
+    h.watch(now, std::span(&p, 1));
+    Heartbeat::Output out;
+    h.on_time(now, out);
+    h.on_heartbeat(now, p, 1, 1);
+    const Time promised = h.hold_until(0);
+    // A pause of which nobody knows how long it was for others: the promise lasts as much longer.
+    now += 300_ms;
+    h.on_pause(now, 200_ms);
+    const Time longer = h.hold_until(0);
+    // A long one leaves what was left of it before.
+    now += 5_s;
+    h.on_pause(now, 5_s);
+    const Time longest = h.hold_until(0);
+    const bool leased = h.clean(Time::zero() + 1_s + 50_ms, p);
+    h.on_step_back();
+    const bool still = h.clean(Time::zero() + 1_s + 50_ms, p);
+    assert_true(promised == Time::zero() + 1_s + config.fence);
+    assert_true(longer == promised + 200_ms);
+    assert_true(longest == now + 300_ms);
+    assert_true(leased && !still);
+}
+
 void without_heartbeats_nothing_happens(void **)
 {
     HeartbeatConfig c;
@@ -198,6 +226,7 @@ int main()
         cmocka_unit_test(a_stopped_peer_is_suspected_in_time),
         cmocka_unit_test(own_pauses_accuse_nobody),
         cmocka_unit_test(leases_tell_who_cannot_have_voted),
+        cmocka_unit_test(pauses_and_steps_of_the_clock_keep_leases_honest),
         cmocka_unit_test(without_heartbeats_nothing_happens),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
