@@ -42,6 +42,14 @@ void release(Unexpected *message) noexcept;
 void set_up_unexpected() noexcept;
 void release_unexpected() noexcept;
 
+/// What failures and revocation mean to a communicator, as of `news` (opal/process/standing.hpp).
+struct Trouble {
+    std::uint64_t news = 0;
+    bool revoked = false;
+    bool unrecognised = false;   ///< it holds a failed rank that it has not recognised
+    bool unacknowledged = false; ///< and one that nobody has acknowledged
+};
+
 /// c_pml_comm of a communicator. `lock` is to be held for everything but construction.
 class CommState : public Hook<CommState> {
   public:
@@ -51,6 +59,7 @@ class CommState : public Hook<CommState> {
     CommState &operator=(const CommState &) = delete;
 
     Mutex lock;
+    Trouble trouble;
 
     static CommState *of(ompi_communicator_t *comm) noexcept
     {
@@ -73,6 +82,27 @@ class CommState : public Hook<CommState> {
     bool withdraw(RecvRequest *request) noexcept;
     /// Takes the receives that wait for this source alone. \param into appended to
     void take_posted(int source, std::vector<RecvRequest *> &into);
+    /// Takes the receives for which `chosen` is true.
+    template <class Chosen>
+    void take_posted_if(Chosen chosen, std::vector<RecvRequest *> &into)
+    {
+        const auto from = [&](List<RecvRequest, PostedTag> &list) {
+            for (RecvRequest *request = list.front(); request != nullptr;) {
+                RecvRequest *const following = list.next(request);
+                if (chosen(*request)) {
+                    List<RecvRequest, PostedTag>::remove(request);
+                    into.push_back(request);
+                }
+                request = following;
+            }
+        };
+        from(any_source_);
+        for (const auto &source : sources_) {
+            if (source) {
+                from(source->posted);
+            }
+        }
+    }
     /// Takes the receives from any source.
     void take_posted_any(std::vector<RecvRequest *> &into);
 

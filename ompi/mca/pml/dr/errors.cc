@@ -6,7 +6,7 @@
 #include "ompi/mca/pml/dr/send.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
 #include "opal/mca/show_help.hpp"
-#include "opal/process/deaths.hpp"
+#include "opal/process/standing.hpp"
 
 extern "C" OMPI_DECLSPEC opal_class_t ompi_mpi_errcode_t_class;
 
@@ -116,9 +116,9 @@ int death_error(const opal_process_name_t &name) noexcept
 void take_deaths() noexcept
 try {
     static std::size_t seen = 0;
+    __atomic_store_n(&some_failed, true, __ATOMIC_RELEASE);
     while (seen < process::death_count()) {
         const process::Name dead = process::death(seen++).who;
-        __atomic_store_n(&some_failed, true, __ATOMIC_RELEASE);
         opal_process_name_t name;
         name.jobid = dead.jobid;
         name.vpid = dead.vpid;
@@ -186,6 +186,8 @@ try {
     }
     if (error == MPIX_ERR_UNREACHABLE) {
         tell(peer);
+        const opal_process_name_t &name = peer.proc->super.proc_name;
+        process::declare_unreachable({name.jobid, name.vpid});
     }
     fail_receives(peer.proc->super.proc_name, error, done);
 } catch (...) {

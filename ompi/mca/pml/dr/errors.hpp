@@ -11,7 +11,7 @@ class PeerState;
 /// OMPI error code
 int register_error_classes() noexcept;
 
-/// True once any peer has failed: spares everyone else the checks.
+/// True once any peer has failed or a communicator was revoked: spares everyone else the checks.
 bool any_peer_failed() noexcept;
 /// The error class that a receive from this source meets, MPI_SUCCESS when it may still be served.
 /// \param source a rank or OMPI_ANY_SOURCE
@@ -23,8 +23,8 @@ void fail_peer(PeerState &peer, int error) noexcept;
 
 /// MPI_ERR_RANK_FAIL_STOP when the runtime has declared this process dead, else MPI_SUCCESS.
 int death_error(const opal_process_name_t &name) noexcept;
-/// Fails what concerns processes that the runtime has declared dead since the last call. One caller
-/// at a time, no lock held.
+/// Something is new in opal/process/standing.hpp: fails what concerns processes that the runtime has
+/// declared dead since the last call. One caller at a time, no lock held.
 void take_deaths() noexcept;
 
 } // namespace ft::dr

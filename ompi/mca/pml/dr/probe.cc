@@ -2,6 +2,7 @@
 
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/standing.hpp"
 
 namespace ft::dr {
 
@@ -25,6 +26,15 @@ Unexpected *look(int source, int tag, ompi_communicator_t *comm, bool take,
 {
     CommState &state = *CommState::of(comm);
     Guard guard(state.lock);
+    if (OPAL_UNLIKELY(any_peer_failed())) {
+        error = refusal(state, source, tag);
+        if (error != MPI_SUCCESS) {
+            if (error == as_proc_null && status != MPI_STATUS_IGNORE) {
+                fill_as_proc_null(status);
+            }
+            return nullptr;
+        }
+    }
     Unexpected *message = state.find(source, tag);
     if (message == nullptr) {
         error = any_peer_failed() ? receive_error(comm, source) : MPI_SUCCESS;
@@ -53,6 +63,10 @@ int iprobe(int source, int tag, ompi_communicator_t *comm, int *matched,
 {
     int error = MPI_SUCCESS;
     *matched = look(source, tag, comm, false, status, error) != nullptr ? 1 : 0;
+    if (error == as_proc_null) {
+        *matched = 1;
+        return OMPI_SUCCESS;
+    }
     if (*matched == 0 && error == MPI_SUCCESS) {
         opal_progress();
     }
@@ -67,7 +81,7 @@ int probe(int source, int tag, ompi_communicator_t *comm, ompi_status_public_t *
             return OMPI_SUCCESS;
         }
         if (error != MPI_SUCCESS) {
-            return error;
+            return error == as_proc_null ? OMPI_SUCCESS : error;
         }
         opal_progress();
     }
@@ -86,6 +100,11 @@ int improbe(int source, int tag, ompi_communicator_t *comm, int *matched, ompi_m
     if (found == nullptr) {
         ompi_message_return(handle);
         *message = MPI_MESSAGE_NULL;
+        if (error == as_proc_null) {
+            *matched = 1;
+            *message = MPI_MESSAGE_NO_PROC;
+            return OMPI_SUCCESS;
+        }
         if (error == MPI_SUCCESS) {
             opal_progress();
         }
@@ -111,8 +130,9 @@ int mprobe(int source, int tag, ompi_communicator_t *comm, ompi_message_t **mess
         }
         if (error != MPI_SUCCESS) {
             ompi_message_return(handle);
-            *message = MPI_MESSAGE_NULL;
-            return error;
+            const bool nobody = error == as_proc_null;
+            *message = nobody ? MPI_MESSAGE_NO_PROC : MPI_MESSAGE_NULL;
+            return nobody ? OMPI_SUCCESS : error;
         }
         opal_progress();
     }

@@ -4,8 +4,9 @@
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/standing.hpp"
 #include "ompi/mca/pml/dr/statistics.hpp"
-#include "opal/process/deaths.hpp"
+#include "opal/process/standing.hpp"
 
 namespace ft::dr {
 
@@ -13,20 +14,22 @@ namespace {
 
 Turn turn;
 bool registered = false;
-std::size_t deaths_seen = 0;
+std::uint64_t news_seen = 0;
 base::Time next_report; ///< of the sums so far; by whom has the turn
 
 int progress() noexcept
 {
     // opal_progress re-enters: completing a request may call MPI, which waits, which comes here.
-    const bool deaths = process::death_count() != deaths_seen;
+    const std::uint64_t latest = process::news();
+    const bool news = latest != news_seen;
     const bool pings = parameters().keepalive > base::Duration::zero();
-    if ((!deaths && !pings && !peers().any_busy()) || !turn.take()) {
+    if ((!news && !pings && !peers().any_busy()) || !turn.take()) {
         return 0;
     }
-    if (OPAL_UNLIKELY(deaths)) {
-        deaths_seen = process::death_count();
+    if (OPAL_UNLIKELY(news)) {
+        news_seen = latest;
         take_deaths();
+        end_refused();
     }
     const base::Time present = now();
     if (pings) {

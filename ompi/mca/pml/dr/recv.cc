@@ -4,6 +4,7 @@
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
+#include "ompi/mca/pml/dr/standing.hpp"
 
 namespace ft::dr {
 
@@ -213,10 +214,15 @@ int start_recv(RecvRequest &request) noexcept
     int error = MPI_SUCCESS;
     {
         Guard guard(comm.lock);
-        message = comm.find(source, request.req_base.req_tag);
+        if (OPAL_UNLIKELY(any_peer_failed())) {
+            error = refusal(comm, source, request.req_base.req_tag);
+        }
+        if (OPAL_LIKELY(error == MPI_SUCCESS)) {
+            message = comm.find(source, request.req_base.req_tag);
+        }
         if (message != nullptr) {
             comm.take(message);
-        } else if (any_peer_failed()) {
+        } else if (error == MPI_SUCCESS && any_peer_failed()) {
             error = receive_error(comm.communicator(), source);
         }
         if (message == nullptr && error == MPI_SUCCESS && !comm.post(&request)) {
@@ -227,6 +233,9 @@ int start_recv(RecvRequest &request) noexcept
     if (message != nullptr) {
         receive(request, message->arrival, false, done, now());
         release(message);
+    } else if (error == as_proc_null) {
+        fill_as_proc_null(&request.ompi().req_status);
+        conclude(request, done);
     } else if (error != MPI_SUCCESS) {
         fail(request, error, done);
     }

@@ -4,6 +4,7 @@
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
+#include "ompi/mca/pml/dr/standing.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
 
 namespace ft::dr {
@@ -131,11 +132,17 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
 int start(SendRequest &request) noexcept
 {
     reset(request);
+    Completions done;
+    if (OPAL_UNLIKELY(any_peer_failed())) {
+        if (const int refused = refusal_of(request); refused != MPI_SUCCESS) {
+            finish(request, refused == as_proc_null ? MPI_SUCCESS : refused, done);
+            return OMPI_SUCCESS;
+        }
+    }
     if (request.peer == nullptr) {
         return send_to_self(request);
     }
     PeerState &peer = *request.peer;
-    Completions done;
     const base::Time present = now();
     {
         Guard guard(peer.lock);
@@ -271,6 +278,9 @@ int isend_init(const void *buffer, std::size_t count, ompi_datatype_t *datatype,
                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                ompi_request_t **request) noexcept
 {
+    if (OPAL_UNLIKELY(any_peer_failed()) && refusal_of(comm, destination, tag) == as_proc_null) {
+        return ompi_request_persistent_noop_create(request);
+    }
     Target target;
     if (const int rc = find_target(comm, destination, target); rc != OMPI_SUCCESS) {
         return rc;
@@ -291,6 +301,12 @@ static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatyp
                  int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                  ompi_request_t **request, Target &target) noexcept
 {
+    if (OPAL_UNLIKELY(any_peer_failed())) {
+        if (const int refused = refusal_of(comm, destination, tag); refused != MPI_SUCCESS) {
+            *request = &ompi_request_empty;
+            return refused == as_proc_null ? OMPI_SUCCESS : refused;
+        }
+    }
     if (const int rc = find_target(comm, destination, target); rc != OMPI_SUCCESS) {
         return rc;
     }

@@ -54,6 +54,17 @@ class SlotTable {
     bool empty() const noexcept { return count_ == 0; }
     /// Memory that it has allocated beside itself.
     std::size_t allocated_bytes() const noexcept { return slots_.capacity() * sizeof(Slot); }
+    /// Every object that has a number.
+    std::vector<T *> objects() const
+    {
+        std::vector<T *> all;
+        for (const Slot &slot : slots_) {
+            if (slot.object != nullptr) {
+                all.push_back(slot.object);
+            }
+        }
+        return all;
+    }
     /// Takes every object out.
     std::vector<T *> take_all()
     {

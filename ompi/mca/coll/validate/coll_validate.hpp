@@ -1,0 +1,67 @@
+/// \file
+/// Collective operations of a communicator that may lose ranks.
+///
+/// The module stands above whatever modules were chosen and hands every call down to them as long as
+/// nobody has failed. A call that meets a failure which is not recognised ends with
+/// MPI_ERR_RANK_FAIL_STOP. When MPI_Comm_validate_all has recognised the failures, calls run on a
+/// communicator of the survivors, with the stock algorithms and their arguments translated.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include <memory>
+#include <vector>
+
+#include "ompi/mpi_ft/service.hpp"
+#include "opal/process/standing.hpp"
+
+namespace ft::coll {
+
+using validate::Mode;
+using validate::Record;
+
+struct Module : mca_coll_base_module_t {
+    mca_coll_base_comm_coll_t below; ///< what was there before this module
+    ompi_communicator_t *comm;
+    Record *record;
+    std::uint64_t news; ///< as of which `mode` holds
+    Mode mode;
+
+    static Module &of(mca_coll_base_module_t *module) noexcept
+    {
+        return *static_cast<Module *>(module);
+    }
+    /// Nobody has failed: the stock collective is to be called.
+    bool stock() noexcept
+    {
+        if (OPAL_LIKELY(news == process::news() && mode == Mode::stock)) {
+            return true;
+        }
+        return look() == Mode::stock;
+    }
+    /// Takes the news over. \return how collectives are to run
+    Mode look() noexcept;
+    /// What a call returns whose collective returned `rc`: whatever an algorithm makes of a failure,
+    /// it is the class of a failed rank.
+    int result(int rc) noexcept { return OPAL_LIKELY(rc == OMPI_SUCCESS) ? rc : failure(rc); }
+    int failure(int rc) noexcept;
+    /// The same for a collective that goes on: its request ends with the class of a failed rank, and
+    /// with the error handler of this communicator. `scratch` is released then.
+    int watch(int rc, ompi_request_t **request, struct Scratch *scratch = nullptr) noexcept;
+};
+
+/// Arguments of a collective among the survivors, kept until it has ended.
+struct Scratch {
+    Module *module = nullptr;
+    std::vector<int> counts[2];
+    std::vector<int> places[2];
+    std::vector<ompi_datatype_t *> types[2];
+    std::unique_ptr<char[]> bytes;
+};
+
+/// Fills the function table of a module.
+void set_functions(Module &module) noexcept;
+
+/// An empty module, to be released with OBJ_RELEASE.
+Module *new_module() noexcept;
+
+} // namespace ft::coll

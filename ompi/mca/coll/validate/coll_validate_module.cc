@@ -1,0 +1,191 @@
+#include "ompi/mca/coll/validate/coll_validate.hpp"
+
+#include "ompi/mpi_ft/mpi_ft.h"
+
+namespace ft::coll {
+
+namespace {
+
+/// Every collective that coll/validate stands above.
+#define FT_FOR_EACH_COLLECTIVE(DO)                                                                 \
+    DO(allgather)                                                                                  \
+    DO(allgatherv)                                                                                 \
+    DO(allreduce)                                                                                  \
+    DO(alltoall)                                                                                   \
+    DO(alltoallv)                                                                                  \
+    DO(alltoallw)                                                                                  \
+    DO(barrier)                                                                                    \
+    DO(bcast)                                                                                      \
+    DO(exscan)                                                                                     \
+    DO(gather)                                                                                     \
+    DO(gatherv)                                                                                    \
+    DO(reduce)                                                                                     \
+    DO(reduce_scatter)                                                                             \
+    DO(reduce_scatter_block)                                                                       \
+    DO(scan)                                                                                       \
+    DO(scatter)                                                                                    \
+    DO(scatterv)                                                                                   \
+    DO(iallgather)                                                                                 \
+    DO(iallgatherv)                                                                                \
+    DO(iallreduce)                                                                                 \
+    DO(ialltoall)                                                                                  \
+    DO(ialltoallv)                                                                                 \
+    DO(ialltoallw)                                                                                 \
+    DO(ibarrier)                                                                                   \
+    DO(ibcast)                                                                                     \
+    DO(iexscan)                                                                                    \
+    DO(igather)                                                                                    \
+    DO(igatherv)                                                                                   \
+    DO(ireduce)                                                                                    \
+    DO(ireduce_scatter)                                                                            \
+    DO(ireduce_scatter_block)                                                                      \
+    DO(iscan)                                                                                      \
+    DO(iscatter)                                                                                   \
+    DO(iscatterv)
+
+void construct(opal_object_t *object) noexcept
+{
+    Module *module = reinterpret_cast<Module *>(object);
+    std::memset(&module->below, 0, sizeof module->below);
+    module->comm = nullptr;
+    module->record = nullptr;
+    module->news = 0;
+    module->mode = Mode::stock;
+}
+
+void destruct(opal_object_t *object) noexcept
+{
+    Module *module = reinterpret_cast<Module *>(object);
+    if (module->record != nullptr) {
+        const bool last = module->comm == &ompi_mpi_comm_world.comm;
+        {
+            const validate::Lock lock;
+            validate::service().detach(module->record);
+        }
+        if (last) {
+            validate::service().close();
+        }
+        module->record = nullptr;
+    }
+#define FT_RELEASE(name)                                                                           \
+    if (module->below.coll_##name##_module != nullptr) {                                           \
+        OBJ_RELEASE(module->below.coll_##name##_module);                                           \
+    }
+    FT_FOR_EACH_COLLECTIVE(FT_RELEASE)
+#undef FT_RELEASE
+}
+
+opal_class_t module_class = {"ft_coll_validate_module",
+                             &mca_coll_base_module_t_class,
+                             construct,
+                             destruct,
+                             0,
+                             0,
+                             nullptr,
+                             nullptr,
+                             sizeof(Module)};
+
+int enable(mca_coll_base_module_t *base, ompi_communicator_t *comm) noexcept
+try {
+    Module &module = Module::of(base);
+    module.below = *comm->c_coll;
+    module.comm = comm;
+    bool complete = true;
+#define FT_RETAIN(name)                                                                            \
+    if (module.below.coll_##name##_module == nullptr) {                                            \
+        complete = false;                                                                          \
+    } else {                                                                                       \
+        OBJ_RETAIN(module.below.coll_##name##_module);                                             \
+    }
+    FT_FOR_EACH_COLLECTIVE(FT_RETAIN)
+#undef FT_RETAIN
+    if (!complete) {
+        return OMPI_ERR_NOT_FOUND; // somebody switched off what this module stands upon
+    }
+    validate::Service &service = validate::service();
+    if (comm == &ompi_mpi_comm_world.comm && !service.open()) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    const validate::Lock lock;
+    module.record = service.attach(comm);
+    return OMPI_SUCCESS;
+} catch (...) {
+    return OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+/// A collective has ended: its request's callback.
+int ended(ompi_request_t *request) noexcept
+{
+    const std::unique_ptr<Scratch> scratch(static_cast<Scratch *>(request->req_complete_cb_data));
+    if (request->req_status.MPI_ERROR != MPI_SUCCESS) {
+        Module &module = *scratch->module;
+        request->req_status.MPI_ERROR = module.failure(request->req_status.MPI_ERROR);
+        // Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
+        // communicator's.
+        request->req_mpi_object.comm = module.comm;
+        request->req_type = OMPI_REQUEST_PML;
+    }
+    return OMPI_SUCCESS;
+}
+
+} // namespace
+
+Module *new_module() noexcept
+{
+    opal_object_t *object = opal_obj_new(&module_class);
+    Module *module = reinterpret_cast<Module *>(object);
+    if (module != nullptr) {
+        module->coll_module_enable = enable;
+        set_functions(*module);
+    }
+    return module;
+}
+
+Mode Module::look() noexcept
+try {
+    const validate::Lock lock;
+    const std::uint64_t latest = process::news();
+    validate::service().take_news();
+    mode = record->mode();
+    news = latest;
+    return mode;
+} catch (...) {
+    return Mode::broken;
+}
+
+int Module::failure(int rc) noexcept
+{
+    switch (look()) {
+    case Mode::revoked:
+        return MPIX_ERR_REVOKED;
+    case Mode::broken:
+        return MPI_ERR_RANK_FAIL_STOP;
+    case Mode::stock:
+    case Mode::survivors:
+        break;
+    }
+    return rc;
+}
+
+int Module::watch(int rc, ompi_request_t **request, Scratch *scratch) noexcept
+{
+    std::unique_ptr<Scratch> kept(scratch);
+    if (rc != OMPI_SUCCESS) {
+        *request = &ompi_request_null.request;
+        return failure(rc);
+    }
+    if (REQUEST_COMPLETE(*request)) {
+        return rc;
+    }
+    if (!kept) {
+        kept.reset(new (std::nothrow) Scratch);
+        if (!kept) {
+            return rc;
+        }
+    }
+    kept->module = this;
+    ompi_request_set_callback(*request, ended, kept.release());
+    return rc;
+}
+
+} // namespace ft::coll

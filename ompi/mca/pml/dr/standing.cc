@@ -1,0 +1,157 @@
+#include "ompi/mca/pml/dr/standing.hpp"
+
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/recv.hpp"
+#include "ompi/mca/pml/dr/send.hpp"
+#include "ompi/mpi_ft/mpi_ft.h"
+#include "opal/process/standing.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+/// A tag that a program can give, or the wildcard for these.
+constexpr bool users_tag(int tag) noexcept
+{
+    return tag >= 0 || tag == OMPI_ANY_TAG;
+}
+
+/// Where a process stands in the (remote) group of a communicator, -1 when it is not in it.
+int rank_in(ompi_communicator_t *comm, const process::Name &who) noexcept
+{
+    for (int rank = 0; rank < comm->c_remote_group->grp_proc_count; ++rank) {
+        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_remote_group, rank);
+        if (name.jobid == who.jobid && name.vpid == who.vpid) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
+const Trouble &trouble_of(CommState &comm) noexcept
+{
+    Trouble &trouble = comm.trouble;
+    const std::uint64_t news = process::news();
+    if (trouble.news == news) {
+        return trouble;
+    }
+    trouble = {news, false, false, false};
+    const std::uint32_t context = comm.communicator()->c_contextid;
+    trouble.revoked = process::is_revoked(context);
+    const auto consider = [&](const process::Name &who) {
+        const int rank = rank_in(comm.communicator(), who);
+        if (rank < 0) {
+            return;
+        }
+        const auto standing = process::standing(context, static_cast<std::uint32_t>(rank));
+        trouble.unrecognised |= standing != process::Standing::recognised;
+        trouble.unacknowledged |= standing == process::Standing::unknown;
+    };
+    for (std::size_t i = 0; i < process::death_count(); ++i) {
+        consider(process::death(i).who);
+    }
+    for (const process::Name &who : process::unreachable()) {
+        consider(who);
+    }
+    return trouble;
+}
+
+} // namespace
+
+int refusal(CommState &comm, int peer, int tag) noexcept
+{
+    if (tag == process::agreement_tag) {
+        return MPI_SUCCESS;
+    }
+    const Trouble &trouble = trouble_of(comm);
+    if (trouble.revoked) {
+        return MPIX_ERR_REVOKED;
+    }
+    if (!users_tag(tag)) {
+        return trouble.unrecognised ? MPI_ERR_RANK_FAIL_STOP : MPI_SUCCESS;
+    }
+    if (peer == OMPI_ANY_SOURCE) {
+        return trouble.unacknowledged && process::run_through() ? MPI_ERR_RANK_FAIL_STOP
+                                                                : MPI_SUCCESS;
+    }
+    return process::standing(comm.communicator()->c_contextid, static_cast<std::uint32_t>(peer)) ==
+                   process::Standing::recognised
+               ? as_proc_null
+               : MPI_SUCCESS;
+}
+
+int refusal_of(ompi_communicator_t *comm, int peer, int tag) noexcept
+{
+    CommState *state = CommState::of(comm);
+    if (state == nullptr) {
+        return MPI_SUCCESS; // its receiver is going; what is left of it may still leave
+    }
+    Guard guard(state->lock);
+    return refusal(*state, peer, tag);
+}
+
+int refusal_of(const SendRequest &request) noexcept
+{
+    return refusal_of(request.req_base.req_comm, request.req_base.req_peer,
+                      request.req_base.req_tag);
+}
+
+void fill_as_proc_null(ompi_status_public_t *status) noexcept
+{
+    status->MPI_SOURCE = MPI_PROC_NULL;
+    status->MPI_TAG = MPI_ANY_TAG;
+    status->MPI_ERROR = MPI_SUCCESS;
+    status->_ucount = 0;
+    status->_cancelled = 0;
+}
+
+void end_refused() noexcept
+try {
+    Completions done;
+    comms().for_each([&](CommState &state) {
+        Guard guard(state.lock);
+        std::vector<RecvRequest *> refused;
+        state.take_posted_if(
+            [&](const RecvRequest &request) {
+                return refusal(state, request.req_base.req_peer, request.req_base.req_tag) > 0;
+            },
+            refused);
+        for (RecvRequest *request : refused) {
+            fail(*request,
+                 refusal(state, request->req_base.req_peer, request->req_base.req_tag), done);
+        }
+    });
+    peers().for_each([&](PeerState &peer) {
+        Guard guard(peer.lock);
+        // Whoever was told to send (a cts) goes on: its bytes are acknowledged below the level of
+        // requests, wanted or not.
+        for (SendRequest *request = peer.pending.front(); request != nullptr;) {
+            SendRequest *const after = peer.pending.next(request);
+            if (const int error = refusal_of(*request); error > 0) {
+                List<SendRequest, PendingTag>::remove(request);
+                finish(*request, error, done);
+            }
+            request = after;
+        }
+        for (SendRequest *request : peer.sends.objects()) {
+            if (const int error = refusal_of(*request); error > 0) {
+                finish(*request, error, done);
+            }
+        }
+        for (RecvRequest *request : peer.receives.objects()) {
+            Guard matching(request->comm->lock);
+            const int error =
+                refusal(*request->comm, request->req_base.req_peer, request->req_base.req_tag);
+            if (error > 0) {
+                peer.receives.remove(request->number);
+                request->number = 0;
+                fail(*request, error, done);
+            }
+        }
+    });
+} catch (...) {
+    // Without memory for the list of what to fail there is nothing left to try.
+    ompi_mpi_abort(&ompi_mpi_comm_world.comm, MPI_ERR_NO_MEM);
+}
+
+} // namespace ft::dr

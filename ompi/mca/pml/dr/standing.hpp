@@ -1,0 +1,34 @@
+/// \file
+/// What failed ranks do to the communicators that hold them, beyond the requests that name them.
+///
+/// A collective operation waits for ranks that live and have given up because of one that does not.
+/// So while a communicator holds a failed rank that it has not recognised
+/// (opal/process/standing.hpp), everything with one of Open MPI's own tags ends with an error there,
+/// whoever it concerns. A revoked communicator does that to everything. A recognised rank is like
+/// MPI_PROC_NULL.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include "ompi/mca/pml/dr/comm.hpp"
+
+namespace ft::dr {
+
+/// Not an error class: the call ends at once, in success, as with MPI_PROC_NULL.
+constexpr int as_proc_null = -1;
+
+/// What an operation meets before it is looked at any closer: MPI_SUCCESS, as_proc_null or an error
+/// class. To be asked when any_peer_failed(). The communicator's lock is held.
+/// \param peer a rank or OMPI_ANY_SOURCE
+int refusal(CommState &comm, int peer, int tag) noexcept;
+/// The same, taking the lock.
+int refusal_of(ompi_communicator_t *comm, int peer, int tag) noexcept;
+/// The same for a request to send.
+int refusal_of(const SendRequest &request) noexcept;
+
+/// The status of a receive from a recognised rank.
+void fill_as_proc_null(ompi_status_public_t *status) noexcept;
+
+/// Ends what is pending and would be refused by now. One caller at a time, no lock held.
+void end_refused() noexcept;
+
+} // namespace ft::dr

@@ -1,0 +1,167 @@
+#include "ompi/mpi_ft/call.hpp"
+
+#include "opal/mca/show_help.hpp"
+#include "opal/process/standing.hpp"
+
+namespace ft::validate {
+
+namespace {
+
+/// Runs when the library is loaded: with the program, before MPI_Init, or by one that is running
+/// already. When MPI_Init itself loads it, it is coll/validate that does, and nobody asked.
+__attribute__((constructor)) void note_user() noexcept
+{
+    if (ompi_mpi_state != OMPI_MPI_STATE_INIT_STARTED) {
+        process::use_run_through();
+    }
+}
+
+int unsupported(ompi_communicator_t *comm, const char *function, const char *why) noexcept
+{
+    mca::show_help("help-mpi-ft.txt", why, function);
+    return raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, function);
+}
+
+int never_cancelled(ompi_request_t * /*request*/, int /*flag*/) noexcept
+{
+    return OMPI_SUCCESS;
+}
+
+} // namespace
+
+int raise(ompi_communicator_t *comm, int error, const char *function) noexcept
+{
+    if (comm == nullptr || ompi_comm_invalid(comm)) {
+        comm = &ompi_mpi_comm_world.comm;
+    }
+    OMPI_ERRHANDLER_INVOKE(comm, error, function);
+    return error;
+}
+
+Record *checked(ompi_communicator_t *comm, const char *function, int &error) noexcept
+{
+    OMPI_ERR_INIT_FINALIZE(function);
+    if (comm == nullptr || ompi_comm_invalid(comm)) {
+        error = raise(comm, MPI_ERR_COMM, function);
+        return nullptr;
+    }
+    if (OMPI_COMM_IS_INTER(comm)) {
+        error = unsupported(comm, function, "intercommunicator");
+        return nullptr;
+    }
+    const Lock lock;
+    Record *record = service().find(comm);
+    if (record == nullptr) {
+        error = unsupported(comm, function, "no component");
+        return nullptr;
+    }
+    if (!record->usable()) {
+        error = unsupported(comm, function, "another job");
+        return nullptr;
+    }
+    return record;
+}
+
+int free_pending(ompi_request_t **request) noexcept
+{
+    const Lock lock;
+    auto *pending = reinterpret_cast<Pending *>(*request);
+    pending->freed_ = true;
+    if (pending->complete_) {
+        OBJ_DESTRUCT(&pending->request_);
+        delete pending;
+    }
+    *request = MPI_REQUEST_NULL;
+    return OMPI_SUCCESS;
+}
+
+Pending *Pending::make(ompi_communicator_t *comm) noexcept
+{
+    auto *pending = new (std::nothrow) Pending;
+    if (pending == nullptr) {
+        return nullptr;
+    }
+    ompi_request_t *request = &pending->request_;
+    OBJ_CONSTRUCT(request, ompi_request_t);
+    OMPI_REQUEST_INIT(request, false);
+    request->req_state = OMPI_REQUEST_ACTIVE;
+    // The type whose errors go to the communicator's handler.
+    request->req_type = OMPI_REQUEST_PML;
+    request->req_mpi_object.comm = comm;
+    request->req_free = free_pending;
+    request->req_cancel = never_cancelled;
+    return pending;
+}
+
+void Pending::complete(int error) noexcept
+{
+    request_.req_status.MPI_ERROR = error;
+    request_.req_status._ucount = 0;
+    request_.req_status._cancelled = 0;
+    complete_ = true;
+    if (freed_) {
+        OBJ_DESTRUCT(&request_);
+        delete this;
+        return;
+    }
+    ompi_request_complete(&request_, true);
+}
+
+Value agree_now(Record &record, const Brought &brought)
+{
+    // Shared with the callback, which another thread's progress may run.
+    struct Outcome {
+        Value value;
+        std::atomic<bool> over{false};
+    };
+    const auto outcome = std::make_shared<Outcome>();
+    {
+        const Lock lock;
+        record.agree(brought, [outcome](const Value &value) {
+            outcome->value = value;
+            outcome->over.store(true, std::memory_order_release);
+        });
+    }
+    wait_for([&] { return outcome->over.load(std::memory_order_acquire); });
+    return outcome->value;
+}
+
+Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
+                           const std::function<std::size_t(const Value &)> &needed)
+{
+    for (std::uint32_t window = 0;; ++window) {
+        std::optional<Offer> offer;
+        Brought brought;
+        brought.semantics = semantics;
+        {
+            const Lock lock;
+            offer.emplace(window);
+            brought.flags = offer->mask() | (well ? all_well : 0);
+        }
+        Agreed agreed{agree_now(record, brought), {}};
+        const Lock lock;
+        const std::size_t wanted = needed(agreed.value);
+        agreed.contexts = offer->take(agreed.value.flags, wanted);
+        offer.reset();
+        if (agreed.contexts.size() == wanted) {
+            return agreed;
+        }
+    }
+}
+
+int group_of(ompi_communicator_t *comm, const RankSet &ranks, MPI_Group *group) noexcept
+try {
+    std::vector<int> list;
+    for (const Rank rank : ranks.members()) {
+        list.push_back(static_cast<int>(rank));
+    }
+    if (list.empty()) {
+        *group = MPI_GROUP_EMPTY;
+        return MPI_SUCCESS;
+    }
+    return ompi_group_incl(comm->c_local_group, static_cast<int>(list.size()), list.data(), group);
+} catch (...) {
+    return MPI_ERR_NO_MEM;
+}
+
+} // namespace ft::validate

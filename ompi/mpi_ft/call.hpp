@@ -1,0 +1,81 @@
+/// \file
+/// What the library's entry points have in common: checks of their arguments, waiting, requests.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include <atomic>
+#include <functional>
+#include <optional>
+
+#include "ompi/mpi_ft/contexts.hpp"
+#include "ompi/mpi_ft/mpi_ft.h"
+#include "ompi/mpi_ft/service.hpp"
+
+namespace ft::validate {
+
+/// Calls the error handler of the communicator (MPI_COMM_WORLD's when it is none). \return the error
+int raise(ompi_communicator_t *comm, int error, const char *function) noexcept;
+
+/// The record of the communicator, after the checks that all entry points make. \return nullptr when
+/// one failed, with the error handler called and `error` set
+Record *checked(ompi_communicator_t *comm, const char *function, int &error) noexcept;
+
+/// A request of this library's own.
+class Pending {
+  public:
+    /// \return nullptr without memory
+    static Pending *make(ompi_communicator_t *comm) noexcept;
+    ompi_request_t *request() noexcept { return &request_; }
+    /// Completes it; it may be gone afterwards.
+    void complete(int error) noexcept;
+
+  private:
+    friend int free_pending(ompi_request_t **request) noexcept;
+    ompi_request_t request_;
+    bool freed_ = false;
+    bool complete_ = false;
+};
+
+/// Waits in MPI's progress loop.
+template <class Over>
+void wait_for(const Over &over)
+{
+    while (!over()) {
+        opal_progress();
+    }
+}
+
+/// Agrees and waits. Without the lock held.
+Value agree_now(Record &record, const Brought &brought);
+
+/// Agrees, with as many tries as it takes to find `ids` context ids that are free everywhere; the
+/// caller's `flags` may have all_well in it, which is part of the agreement.
+struct Agreed {
+    Value value;
+    std::vector<std::uint32_t> contexts; ///< empty when `needed` said so
+};
+/// \param needed how many context ids a value asks for; the same answer everywhere
+Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
+                           const std::function<std::size_t(const Value &)> &needed);
+
+/// Body of an entry point: nothing is thrown through C.
+template <class Body>
+int guarded(ompi_communicator_t *comm, const char *function, Body body) noexcept
+{
+    int error = MPI_SUCCESS;
+    Record *record = checked(comm, function, error);
+    if (record == nullptr) {
+        return error;
+    }
+    try {
+        error = body(*record);
+    } catch (...) {
+        error = MPI_ERR_NO_MEM;
+    }
+    return error == MPI_SUCCESS ? MPI_SUCCESS : raise(comm, error, function);
+}
+
+/// A group of these ranks of the communicator.
+int group_of(ompi_communicator_t *comm, const RankSet &ranks, MPI_Group *group) noexcept;
+
+} // namespace ft::validate

@@ -1,0 +1,92 @@
+/// \file
+/// The part of the library that belongs to the process: every communicator's record, the messages
+/// between processes, and what the process learns of failures.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "ompi/mpi_ft/post.hpp"
+#include "ompi/mpi_ft/record.hpp"
+
+namespace ft::validate {
+
+/// What the user of coll/validate has set.
+struct Options {
+    consensus::Algorithm algorithm = consensus::Algorithm::fast;
+    Semantics semantics = Semantics::strict;
+    bool majority = false;
+};
+
+/// Held while anything below is used. May be nested. Whoever lets the outermost one go handles the
+/// messages that came meanwhile: sending one may bring others, and an agreement's actions must be
+/// carried out before the next message is looked at.
+class Lock {
+  public:
+    Lock();
+    ~Lock();
+    Lock(const Lock &) = delete;
+    Lock &operator=(const Lock &) = delete;
+};
+
+class Service {
+  public:
+    Options options;
+
+    /// From MPI_COMM_WORLD's first collectives on, until its last. \return false without memory
+    bool open() noexcept;
+    void close() noexcept;
+    bool is_open() const { return post_.is_open(); }
+    Post &post() { return post_; }
+
+    /// A communicator comes to be, and goes.
+    Record *attach(ompi_communicator_t *comm);
+    void detach(Record *record);
+    /// nullptr when the communicator is none of those.
+    Record *find(ompi_communicator_t *comm) const;
+
+    void on_letter(Letter &&letter) { inbox_.push_back(std::move(letter)); }
+    void handle_letters();
+    /// Takes over what opal/process knows.
+    void take_news();
+    /// What another process said of this one was not agreed to.
+    void forgive(std::uint32_t world_rank);
+    int progress() noexcept;
+
+    /// The next number of an agreement on the group that `key` names. Goes on when a communicator
+    /// of the same group takes the same context id again, so that late messages find nothing.
+    std::uint32_t &next_sequence(std::uint64_t key) { return sequences_[key]; }
+
+    /// Others hold this process for failed: it ends here.
+    [[noreturn]] void stop_self() noexcept;
+
+    std::uint32_t world_size() const { return world_size_; }
+    std::uint32_t world_rank() const { return world_rank_; }
+
+  private:
+    void handle(Letter &&letter);
+
+    Post post_;
+    std::map<ompi_communicator_t *, std::unique_ptr<Record>> records_;
+    std::map<std::uint64_t, Record *> by_key_;
+    std::map<std::uint64_t, std::uint32_t> sequences_;
+    std::vector<Letter> early_; ///< for communicators that are not known here yet
+    std::deque<Letter> inbox_;
+    std::set<std::uint32_t> hearsay_; ///< unreachable for others, by rank in MPI_COMM_WORLD
+    std::set<std::uint32_t> told_;    ///< of which this process has told the others
+    std::uint64_t news_ = 0;
+    std::uint32_t world_size_ = 0;
+    std::uint32_t world_rank_ = 0;
+    std::uint32_t job_ = 0;
+    bool stopping_ = false;
+};
+
+Service &service() noexcept;
+
+} // namespace ft::validate

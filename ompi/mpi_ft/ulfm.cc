@@ -1,0 +1,165 @@
+// The calls of user-level failure mitigation.
+#include "ompi/mpi_ft/call.hpp"
+
+#include "opal/process/standing.hpp"
+
+namespace ft::validate {
+
+namespace {
+
+/// What the agreed flags mean to a caller.
+int conclude(const Value &value, int *flag)
+{
+    *flag = static_cast<int>(static_cast<std::uint32_t>(value.flags));
+    return value.failed.is_subset_of(value.acknowledged) ? MPI_SUCCESS : MPIX_ERR_PROC_FAILED;
+}
+
+Brought brought_for(int flag)
+{
+    Brought brought;
+    brought.flags = static_cast<std::uint32_t>(flag);
+    brought.acknowledged = true;
+    return brought;
+}
+
+/// The lock is held.
+void acknowledge(Record &record, const RankSet &ranks)
+{
+    record.acknowledged.unite(ranks);
+    for (const Rank rank : ranks.members()) {
+        process::set_standing(record.communicator()->c_contextid, rank,
+                              process::Standing::acknowledged);
+    }
+}
+
+} // namespace
+
+} // namespace ft::validate
+
+using namespace ft::validate;
+
+int MPIX_Comm_revoke(MPI_Comm comm)
+{
+    return guarded(comm, "MPIX_Comm_revoke", [](Record &record) -> int {
+        const Lock lock;
+        record.revoke();
+        return MPI_SUCCESS;
+    });
+}
+
+int MPIX_Comm_is_revoked(MPI_Comm comm, int *flag)
+{
+    return guarded(comm, "MPIX_Comm_is_revoked", [&](Record &record) -> int {
+        if (flag == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        opal_progress(); // or a loop around this call would never learn of it
+        const Lock lock;
+        *flag = record.revoked ? 1 : 0;
+        return MPI_SUCCESS;
+    });
+}
+
+int MPIX_Comm_agree(MPI_Comm comm, int *flag)
+{
+    return guarded(comm, "MPIX_Comm_agree", [&](Record &record) -> int {
+        return flag == nullptr ? MPI_ERR_ARG
+                               : conclude(agree_now(record, brought_for(*flag)), flag);
+    });
+}
+
+int MPIX_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request)
+{
+    return guarded(comm, "MPIX_Comm_iagree", [&](Record &record) -> int {
+        if (flag == nullptr || request == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        const Lock lock;
+        Pending *pending = Pending::make(comm);
+        if (pending == nullptr) {
+            return MPI_ERR_NO_MEM;
+        }
+        *request = pending->request();
+        record.agree(brought_for(*flag), [pending, flag](const Value &value) {
+            pending->complete(conclude(value, flag));
+        });
+        return MPI_SUCCESS;
+    });
+}
+
+int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm)
+{
+    return guarded(comm, "MPIX_Comm_shrink", [&](Record &record) -> int {
+        if (newcomm == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        *newcomm = MPI_COMM_NULL;
+        const Agreed agreed = agree_with_contexts(record, true, Semantics::strict,
+                                                  [](const Value &) { return std::size_t{1}; });
+        std::vector<int> ranks;
+        for (Rank rank = 0; rank < record.size(); ++rank) {
+            if (!agreed.value.failed.contains(rank)) {
+                ranks.push_back(static_cast<int>(rank));
+            }
+        }
+        *newcomm = make_communicator(comm, ranks, agreed.contexts.front());
+        return *newcomm == nullptr ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+    });
+}
+
+int MPIX_Comm_failure_ack(MPI_Comm comm)
+{
+    return guarded(comm, "MPIX_Comm_failure_ack", [](Record &record) -> int {
+        const Lock lock;
+        service().take_news();
+        acknowledge(record, record.failed());
+        return MPI_SUCCESS;
+    });
+}
+
+int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failed)
+{
+    return guarded(comm, "MPIX_Comm_failure_get_acked", [&](Record &record) -> int {
+        if (failed == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        const Lock lock;
+        return group_of(comm, record.acknowledged, failed);
+    });
+}
+
+int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed)
+{
+    return guarded(comm, "MPIX_Comm_get_failed", [&](Record &record) -> int {
+        if (failed == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        opal_progress();
+        const Lock lock;
+        service().take_news();
+        return group_of(comm, record.failed(), failed);
+    });
+}
+
+int MPIX_Comm_ack_failed(MPI_Comm comm, int count, int *acknowledged)
+{
+    return guarded(comm, "MPIX_Comm_ack_failed", [&](Record &record) -> int {
+        if (acknowledged == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        if (count < 0) {
+            return MPI_ERR_COUNT;
+        }
+        const Lock lock;
+        service().take_news();
+        RankSet chosen;
+        for (const Rank rank : record.failed().members()) {
+            if (chosen.count() < static_cast<Rank>(count)) {
+                chosen.insert(rank);
+            }
+        }
+        acknowledge(record, chosen);
+        *acknowledged = static_cast<int>(record.acknowledged.count());
+        return MPI_SUCCESS;
+    });
+}

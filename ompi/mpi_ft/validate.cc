@@ -1,0 +1,168 @@
+// The calls of the run-through stabilization proposal.
+#include "ompi/mpi_ft/call.hpp"
+
+#include "opal/process/standing.hpp"
+
+namespace ft::validate {
+
+namespace {
+
+int state_of(const Record &record, Rank rank)
+{
+    if (!record.failed().contains(rank) && !record.recognised().contains(rank)) {
+        return MPI_RANK_OK;
+    }
+    const auto standing = process::standing(record.communicator()->c_contextid, rank);
+    return standing == process::Standing::recognised ? MPI_RANK_NULL : MPI_RANK_FAILED;
+}
+
+MPI_Rank_info info_of(const Record &record, Rank rank)
+{
+    return {static_cast<int>(rank), state_of(record, rank), 0};
+}
+
+/// Collectives among others than before need a context id of their own.
+std::size_t contexts_for(const Record &record, const Value &value)
+{
+    return value.failed == record.recognised() ? 0 : 1;
+}
+
+int adopt(Record &record, const Agreed &agreed, int *outcount)
+{
+    const Lock lock;
+    record.adopt(agreed.value.failed, agreed.contexts.empty() ? 0 : agreed.contexts.front());
+    *outcount = static_cast<int>(agreed.value.failed.count());
+    return MPI_SUCCESS;
+}
+
+/// MPI_Icomm_validate_all under way: one agreement after the other until there is a context id.
+struct Validation {
+    Record &record;
+    int *outcount;
+    Pending *pending;
+    std::uint32_t window = 0;
+    std::unique_ptr<Offer> offer = nullptr;
+
+    /// The lock is held.
+    static void go_on(const std::shared_ptr<Validation> &self)
+    {
+        self->offer = std::make_unique<Offer>(self->window);
+        Brought brought;
+        brought.semantics = self->record.semantics;
+        brought.flags = self->offer->mask() | all_well;
+        self->record.agree(brought, [self](const Value &value) {
+            const std::size_t wanted = contexts_for(self->record, value);
+            Agreed agreed{value, self->offer->take(value.flags, wanted)};
+            self->offer.reset();
+            if (agreed.contexts.size() < wanted) {
+                ++self->window;
+                go_on(self);
+                return;
+            }
+            adopt(self->record, agreed, self->outcount);
+            self->pending->complete(MPI_SUCCESS);
+        });
+    }
+};
+
+} // namespace
+
+} // namespace ft::validate
+
+using namespace ft::validate;
+
+int MPI_Comm_validate_all(MPI_Comm comm, int *outcount)
+{
+    return guarded(comm, "MPI_Comm_validate_all", [&](Record &record) -> int {
+        if (outcount == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        const Agreed agreed =
+            agree_with_contexts(record, true, record.semantics, [&](const Value &value) {
+                return contexts_for(record, value);
+            });
+        return adopt(record, agreed, outcount);
+    });
+}
+
+int MPI_Icomm_validate_all(MPI_Comm comm, int *outcount, MPI_Request *request)
+{
+    return guarded(comm, "MPI_Icomm_validate_all", [&](Record &record) -> int {
+        if (outcount == nullptr || request == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        const Lock lock;
+        Pending *pending = Pending::make(comm);
+        if (pending == nullptr) {
+            return MPI_ERR_NO_MEM;
+        }
+        *request = pending->request();
+        Validation::go_on(std::make_shared<Validation>(Validation{record, outcount, pending}));
+        return MPI_SUCCESS;
+    });
+}
+
+int MPI_Comm_validate_rank(MPI_Comm comm, int rank, MPI_Rank_info *info)
+{
+    return guarded(comm, "MPI_Comm_validate_rank", [&](Record &record) -> int {
+        if (info == nullptr) {
+            return MPI_ERR_ARG;
+        }
+        if (rank < 0 || static_cast<Rank>(rank) >= record.size()) {
+            return MPI_ERR_RANK;
+        }
+        const Lock lock;
+        service().take_news();
+        *info = info_of(record, static_cast<Rank>(rank));
+        return MPI_SUCCESS;
+    });
+}
+
+int MPI_Comm_validate(MPI_Comm comm, int incount, int *outcount, MPI_Rank_info infos[])
+{
+    return guarded(comm, "MPI_Comm_validate", [&](Record &record) -> int {
+        if (outcount == nullptr || (infos == nullptr && incount > 0)) {
+            return MPI_ERR_ARG;
+        }
+        if (incount < 0) {
+            return MPI_ERR_COUNT;
+        }
+        const Lock lock;
+        service().take_news();
+        const std::vector<Rank> failed = record.failed().united(record.recognised()).members();
+        *outcount = static_cast<int>(failed.size());
+        for (std::size_t i = 0; i < failed.size() && i < static_cast<std::size_t>(incount); ++i) {
+            infos[i] = info_of(record, failed[i]);
+        }
+        return MPI_SUCCESS;
+    });
+}
+
+int MPI_Comm_validate_clear(MPI_Comm comm, int incount, MPI_Rank_info infos[])
+{
+    return guarded(comm, "MPI_Comm_validate_clear", [&](Record &record) -> int {
+        if (infos == nullptr && incount > 0) {
+            return MPI_ERR_ARG;
+        }
+        if (incount < 0) {
+            return MPI_ERR_COUNT;
+        }
+        for (int i = 0; i < incount; ++i) {
+            if (infos[i].rank < 0 || static_cast<Rank>(infos[i].rank) >= record.size()) {
+                return MPI_ERR_RANK;
+            }
+        }
+        const Lock lock;
+        service().take_news();
+        const RankSet failed = record.failed();
+        for (int i = 0; i < incount; ++i) {
+            const Rank rank = static_cast<Rank>(infos[i].rank);
+            if (failed.contains(rank)) {
+                ft::process::set_standing(comm->c_contextid, rank,
+                                          ft::process::Standing::recognised);
+            }
+            infos[i] = info_of(record, rank);
+        }
+        return MPI_SUCCESS;
+    });
+}

@@ -1,0 +1,144 @@
+#include "opal/process/standing.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace ft::process {
+
+namespace {
+
+struct Book {
+    std::mutex mutex;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Standing> ranks;
+    std::set<std::uint32_t> revoked;
+    std::vector<Name> unreachable;
+    /// Followed by these, so that the usual answers cost no lock.
+    std::atomic<std::size_t> rank_count{0};
+    std::atomic<std::size_t> revoked_count{0};
+    std::atomic<std::size_t> unreachable_count{0};
+    std::atomic<std::uint64_t> changes{0};
+    std::atomic<bool> run_through{false};
+};
+
+/// Never destroyed: components may ask while the process is torn down.
+Book &book()
+{
+    static Book *const the_book = new Book;
+    return *the_book;
+}
+
+void changed(Book &b) noexcept
+{
+    b.changes.fetch_add(1, std::memory_order_release);
+}
+
+} // namespace
+
+void set_standing(std::uint32_t context, std::uint32_t rank, Standing to) noexcept
+{
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    Standing &now = b.ranks[{context, rank}];
+    if (now < to) {
+        now = to;
+        b.rank_count.store(b.ranks.size(), std::memory_order_release);
+        changed(b);
+    }
+}
+
+Standing standing(std::uint32_t context, std::uint32_t rank) noexcept
+{
+    Book &b = book();
+    if (b.rank_count.load(std::memory_order_acquire) == 0) {
+        return Standing::unknown;
+    }
+    const std::lock_guard lock(b.mutex);
+    const auto found = b.ranks.find({context, rank});
+    return found == b.ranks.end() ? Standing::unknown : found->second;
+}
+
+void revoke(std::uint32_t context) noexcept
+{
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    if (b.revoked.insert(context).second) {
+        b.revoked_count.store(b.revoked.size(), std::memory_order_release);
+        changed(b);
+    }
+}
+
+bool is_revoked(std::uint32_t context) noexcept
+{
+    Book &b = book();
+    if (b.revoked_count.load(std::memory_order_acquire) == 0) {
+        return false;
+    }
+    const std::lock_guard lock(b.mutex);
+    return b.revoked.contains(context);
+}
+
+void forget_context(std::uint32_t context) noexcept
+{
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    b.ranks.erase(b.ranks.lower_bound({context, 0}),
+                  b.ranks.upper_bound({context, ~std::uint32_t{0}}));
+    b.rank_count.store(b.ranks.size(), std::memory_order_release);
+    b.revoked.erase(context);
+    b.revoked_count.store(b.revoked.size(), std::memory_order_release);
+}
+
+bool declare_unreachable(Name who) noexcept
+{
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    if (std::find(b.unreachable.begin(), b.unreachable.end(), who) != b.unreachable.end()) {
+        return false;
+    }
+    b.unreachable.push_back(who);
+    b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
+    changed(b);
+    return true;
+}
+
+void withdraw_unreachable(Name who) noexcept
+{
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    if (std::erase(b.unreachable, who) != 0) {
+        b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
+        changed(b);
+    }
+}
+
+std::vector<Name> unreachable() noexcept
+{
+    Book &b = book();
+    if (b.unreachable_count.load(std::memory_order_acquire) == 0) {
+        return {};
+    }
+    const std::lock_guard lock(b.mutex);
+    return b.unreachable;
+}
+
+std::uint64_t news() noexcept
+{
+    return book().changes.load(std::memory_order_acquire) + death_count();
+}
+
+void use_run_through() noexcept
+{
+    book().run_through.store(true, std::memory_order_release);
+}
+
+bool run_through() noexcept
+{
+    return book().run_through.load(std::memory_order_acquire);
+}
+
+} // namespace ft::process

@@ -1,0 +1,53 @@
+/// How the communicators of this process stand towards failed ranks.
+///
+/// The calls of mpi_ft.h write, the PML and the collectives read. Like deaths.hpp, this lives in
+/// the small shared library so that each of them sees the same state. A communicator is named by
+/// its context id. Any thread may call anything.
+#pragma once
+
+#include "opal/process/deaths.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ft::process {
+
+/// Tag of the messages by which the processes agree. They travel on MPI_COMM_WORLD and are exempt
+/// from everything that happens to a communicator's own traffic when a rank fails. Below what the
+/// stock collectives use, above what HCOLL ends at.
+inline constexpr int agreement_tag = -(2147483647 - 7);
+
+/// What a failed rank is to one communicator. Rises only.
+enum class Standing : std::uint8_t {
+    unknown,      ///< a failure, if there is one, is an error
+    acknowledged, ///< wildcard receives leave it out
+    recognised,   ///< like MPI_PROC_NULL to point-to-point calls
+};
+
+void set_standing(std::uint32_t context, std::uint32_t rank, Standing standing) noexcept;
+Standing standing(std::uint32_t context, std::uint32_t rank) noexcept;
+
+/// Every operation on the communicator ends with MPIX_ERR_REVOKED from now on.
+void revoke(std::uint32_t context) noexcept;
+bool is_revoked(std::uint32_t context) noexcept;
+
+/// The communicator is gone; its number may be given out again.
+void forget_context(std::uint32_t context) noexcept;
+
+/// A process to which no way leads any more, as the PML of this process or of another has found. It
+/// may live. False, and nothing changed, when it is known already.
+bool declare_unreachable(Name who) noexcept;
+/// What another process has said of it was not agreed to.
+void withdraw_unreachable(Name who) noexcept;
+std::vector<Name> unreachable() noexcept;
+
+/// Rises with whatever changes here and with every death: one atomic load tells whether to look.
+std::uint64_t news() noexcept;
+
+/// The program has the library of mpi_ft.h: a receive from any source ends with an error when a
+/// rank of its communicator has failed and nobody has acknowledged it. Others never asked for that.
+void use_run_through() noexcept;
+bool run_through() noexcept;
+
+} // namespace ft::process

@@ -1,0 +1,137 @@
+// What the programs of this folder have in common: TAP from whichever rank is the lowest that
+// lives, deaths by SIGKILL, and waiting for them.
+#pragma once
+#include <mpi.h>
+
+#include "ompi/mpi_ft/mpi_ft.h"
+
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+namespace check {
+
+inline int me = 0;
+inline int size = 0;
+inline int failures = 0;
+
+inline void start(int *argc, char ***argv)
+{
+    MPI_Init(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+}
+
+/// Says at once, from any rank, what went wrong.
+[[gnu::format(printf, 2, 3)]] inline bool that(bool good, const char *format, ...)
+{
+    if (!good) {
+        ++failures;
+        char text[512];
+        va_list arguments;
+        va_start(arguments, format);
+        std::vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        std::fprintf(stderr, "rank %d: wrong: %s\n", me, text);
+    }
+    return good;
+}
+
+inline int class_of(int code)
+{
+    int cls = MPI_SUCCESS;
+    MPI_Error_class(code, &cls);
+    return cls;
+}
+
+inline bool is(int code, int wanted, const char *what)
+{
+    const int cls = code == MPI_SUCCESS ? MPI_SUCCESS : class_of(code);
+    return that(cls == wanted, "%s: class %d instead of %d", what, cls, wanted);
+}
+
+[[noreturn]] inline void die()
+{
+    std::fflush(nullptr);
+    raise(SIGKILL);
+    std::abort();
+}
+
+/// The ranks of "1,3" or "1-3"; empty for "none".
+inline std::set<int> ranks_of(const std::string &text)
+{
+    std::set<int> ranks;
+    for (std::size_t at = 0; at < text.size() && text != "none";) {
+        std::size_t end = text.find(',', at);
+        end = end == std::string::npos ? text.size() : end;
+        const std::string word = text.substr(at, end - at);
+        const std::size_t dash = word.find('-');
+        const int first = std::atoi(word.c_str());
+        const int last = dash == std::string::npos ? first : std::atoi(word.c_str() + dash + 1);
+        for (int r = first; r <= last; ++r) {
+            ranks.insert(r);
+        }
+        at = end + 1;
+    }
+    return ranks;
+}
+
+/// What this process knows of a rank.
+inline int state(MPI_Comm comm, int rank)
+{
+    MPI_Rank_info info{};
+    is(MPI_Comm_validate_rank(comm, rank, &info), MPI_SUCCESS, "MPI_Comm_validate_rank");
+    return info.state;
+}
+
+/// Until this process has heard that all of them have failed.
+inline void hear_of(MPI_Comm comm, const std::set<int> &dead)
+{
+    for (const int rank : dead) {
+        while (state(comm, rank) == MPI_RANK_OK) {
+            int flag = 0;
+            MPI_Iprobe(me, 4711, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+        }
+    }
+}
+
+/// The failed ranks of the communicator, as MPI_Comm_validate tells them.
+inline std::set<int> failed(MPI_Comm comm)
+{
+    int count = 0;
+    is(MPI_Comm_validate(comm, 0, &count, nullptr), MPI_SUCCESS, "MPI_Comm_validate");
+    std::vector<MPI_Rank_info> infos(static_cast<std::size_t>(count));
+    is(MPI_Comm_validate(comm, count, &count, infos.data()), MPI_SUCCESS, "MPI_Comm_validate");
+    std::set<int> ranks;
+    for (const MPI_Rank_info &info : infos) {
+        ranks.insert(info.rank);
+    }
+    return ranks;
+}
+
+inline std::string text_of(const std::set<int> &ranks)
+{
+    std::string text;
+    for (const int rank : ranks) {
+        text += (text.empty() ? "" : ",") + std::to_string(rank);
+    }
+    return text.empty() ? "none" : text;
+}
+
+/// One line for each rank; what main returns.
+inline int finish()
+{
+    MPI_Finalize();
+    std::printf("rank %d %s\n", me, failures == 0 ? "right" : "WRONG");
+    std::fflush(stdout);
+    return failures == 0 ? 0 : 1;
+}
+
+} // namespace check
