@@ -107,6 +107,15 @@ void Pending::complete(int error) noexcept
     ompi_request_complete(&request_, true);
 }
 
+void catch_up()
+{
+    {
+        const Lock lock;
+        service().take_news();
+    }
+    opal_progress();
+}
+
 Value agree_now(Record &record, const Brought &brought)
 {
     // Shared with the callback, which another thread's progress may run.

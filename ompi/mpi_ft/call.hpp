@@ -45,6 +45,10 @@ void wait_for(const Over &over)
     }
 }
 
+/// Before a local call answers: makes progress, so that a loop around the call learns something, and
+/// so that the PML knows of what the call tells. Without the lock held.
+void catch_up();
+
 /// Agrees and waits. Without the lock held.
 Value agree_now(Record &record, const Brought &brought);
 

@@ -53,7 +53,7 @@ int MPIX_Comm_is_revoked(MPI_Comm comm, int *flag)
         if (flag == nullptr) {
             return MPI_ERR_ARG;
         }
-        opal_progress(); // or a loop around this call would never learn of it
+        catch_up();
         const Lock lock;
         *flag = record.revoked ? 1 : 0;
         return MPI_SUCCESS;
@@ -110,8 +110,8 @@ int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm)
 int MPIX_Comm_failure_ack(MPI_Comm comm)
 {
     return guarded(comm, "MPIX_Comm_failure_ack", [](Record &record) -> int {
+        catch_up();
         const Lock lock;
-        service().take_news();
         acknowledge(record, record.failed());
         return MPI_SUCCESS;
     });
@@ -134,9 +134,8 @@ int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed)
         if (failed == nullptr) {
             return MPI_ERR_ARG;
         }
-        opal_progress();
+        catch_up();
         const Lock lock;
-        service().take_news();
         return group_of(comm, record.failed(), failed);
     });
 }
@@ -150,8 +149,8 @@ int MPIX_Comm_ack_failed(MPI_Comm comm, int count, int *acknowledged)
         if (count < 0) {
             return MPI_ERR_COUNT;
         }
+        catch_up();
         const Lock lock;
-        service().take_news();
         RankSet chosen;
         for (const Rank rank : record.failed().members()) {
             if (chosen.count() < static_cast<Rank>(count)) {

@@ -111,8 +111,8 @@ int MPI_Comm_validate_rank(MPI_Comm comm, int rank, MPI_Rank_info *info)
         if (rank < 0 || static_cast<Rank>(rank) >= record.size()) {
             return MPI_ERR_RANK;
         }
+        catch_up();
         const Lock lock;
-        service().take_news();
         *info = info_of(record, static_cast<Rank>(rank));
         return MPI_SUCCESS;
     });
@@ -127,8 +127,8 @@ int MPI_Comm_validate(MPI_Comm comm, int incount, int *outcount, MPI_Rank_info i
         if (incount < 0) {
             return MPI_ERR_COUNT;
         }
+        catch_up();
         const Lock lock;
-        service().take_news();
         const std::vector<Rank> failed = record.failed().united(record.recognised()).members();
         *outcount = static_cast<int>(failed.size());
         for (std::size_t i = 0; i < failed.size() && i < static_cast<std::size_t>(incount); ++i) {
@@ -152,8 +152,8 @@ int MPI_Comm_validate_clear(MPI_Comm comm, int incount, MPI_Rank_info infos[])
                 return MPI_ERR_RANK;
             }
         }
+        catch_up();
         const Lock lock;
-        service().take_news();
         const RankSet failed = record.failed();
         for (int i = 0; i < incount; ++i) {
             const Rank rank = static_cast<Rank>(infos[i].rank);

@@ -96,8 +96,6 @@ inline void hear_of(MPI_Comm comm, const std::set<int> &dead)
 {
     for (const int rank : dead) {
         while (state(comm, rank) == MPI_RANK_OK) {
-            int flag = 0;
-            MPI_Iprobe(me, 4711, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
         }
     }
 }

@@ -19,7 +19,7 @@ int text(const char *name, const char *help, mca_base_var_info_lvl_t level, cons
     *storage = const_cast<char *>(initial);
     return mca_base_component_var_register(&mca_coll_validate_component.collm_version, name, help,
                                            MCA_BASE_VAR_TYPE_STRING, nullptr, 0,
-                                           MCA_BASE_VAR_FLAG_NONE, level,
+                                           MCA_BASE_VAR_FLAG_SETTABLE, level,
                                            MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
 
@@ -42,14 +42,14 @@ int register_parameters() noexcept
         "A process ends itself when it has lost the way to half of the group or more, without the "
         "runtime's word that they are dead. true: the two halves of a parted network never both go "
         "on, but neither does a job that really lost so many. false: both may go on.",
-        MCA_BASE_VAR_TYPE_BOOL, nullptr, 0, MCA_BASE_VAR_FLAG_NONE, OPAL_INFO_LVL_4,
+        MCA_BASE_VAR_TYPE_BOOL, nullptr, 0, MCA_BASE_VAR_FLAG_SETTABLE, OPAL_INFO_LVL_4,
         MCA_BASE_VAR_SCOPE_READONLY, &majority);
     mca_base_component_var_register(
         &mca_coll_validate_component.collm_version, "priority",
         "Among the collective components, 0 to 100. It stands above those of lower priority and "
         "hands their collectives on; those of higher priority know nothing of failures and hang "
         "when a rank dies. -1 switches it off.",
-        MCA_BASE_VAR_TYPE_INT, nullptr, 0, MCA_BASE_VAR_FLAG_NONE, OPAL_INFO_LVL_6,
+        MCA_BASE_VAR_TYPE_INT, nullptr, 0, MCA_BASE_VAR_FLAG_SETTABLE, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &priority);
     return OMPI_SUCCESS;
 }
