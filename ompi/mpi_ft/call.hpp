@@ -13,11 +13,12 @@
 
 namespace ft::validate {
 
-/// Calls the error handler of the communicator (MPI_COMM_WORLD's when it is none). \return the error
+/// Calls the error handler of the communicator (MPI_COMM_WORLD's when it is none). \return the
+/// error
 int raise(ompi_communicator_t *comm, int error, const char *function) noexcept;
 
-/// The record of the communicator, after the checks that all entry points make. \return nullptr when
-/// one failed, with the error handler called and `error` set
+/// The record of the communicator, after the checks that all entry points make. \return nullptr
+/// when one failed, with the error handler called and `error` set
 Record *checked(ompi_communicator_t *comm, const char *function, int &error) noexcept;
 
 /// A request of this library's own.
@@ -45,8 +46,8 @@ void wait_for(const Over &over)
     }
 }
 
-/// Before a local call answers: makes progress, so that a loop around the call learns something, and
-/// so that the PML knows of what the call tells. Without the lock held.
+/// Before a local call answers: makes progress, so that a loop around the call learns something,
+/// and so that the PML knows of what the call tells. Without the lock held.
 void catch_up();
 
 /// Agrees and waits. Without the lock held.

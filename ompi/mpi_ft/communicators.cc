@@ -25,8 +25,8 @@ bool ours(ompi_communicator_t *comm) noexcept
     return record != nullptr && record->usable();
 }
 
-/// Agrees on `prepared` (nullptr: this process is not to be in it, which is no failure unless `well`
-/// is false) and brings it to life. \return an error class, the same everywhere
+/// Agrees on `prepared` (nullptr: this process is not to be in it, which is no failure unless
+/// `well` is false) and brings it to life. \return an error class, the same everywhere
 int finish(Record &record, bool well, ompi_communicator_t *prepared, ompi_communicator_t **fresh)
 {
     {
@@ -77,9 +77,9 @@ int finish(Record &record, bool well, ompi_communicator_t *prepared, ompi_commun
 ompi_communicator_t *prepare_duplicate(ompi_communicator_t *comm) noexcept
 {
     ompi_communicator_t *fresh = nullptr;
-    const int rc = ompi_comm_set(&fresh, comm, ompi_comm_size(comm), nullptr, 0, nullptr,
-                                 comm->c_keyhash, comm->error_handler, true, comm->c_local_group,
-                                 nullptr);
+    const int rc =
+        ompi_comm_set(&fresh, comm, ompi_comm_size(comm), nullptr, 0, nullptr, comm->c_keyhash,
+                      comm->error_handler, true, comm->c_local_group, nullptr);
     return rc == OMPI_SUCCESS ? fresh : nullptr;
 }
 
@@ -95,9 +95,9 @@ ompi_communicator_t *prepare_ranks(ompi_communicator_t *comm,
                                    const std::vector<int> &ranks) noexcept
 {
     ompi_communicator_t *fresh = nullptr;
-    const int rc = ompi_comm_set(&fresh, comm, static_cast<int>(ranks.size()),
-                                 const_cast<int *>(ranks.data()), 0, nullptr, nullptr,
-                                 comm->error_handler, false, nullptr, nullptr);
+    const int rc =
+        ompi_comm_set(&fresh, comm, static_cast<int>(ranks.size()), const_cast<int *>(ranks.data()),
+                      0, nullptr, nullptr, comm->error_handler, false, nullptr, nullptr);
     return rc == OMPI_SUCCESS ? fresh : nullptr;
 }
 

@@ -2,10 +2,10 @@
 /// Context ids for new communicators, agreed upon in the same agreement as the failures.
 ///
 /// Open MPI's own way (ompi_comm_nextcid) is a series of reductions, and waits for ever when a
-/// process fails in it. Here every process offers the ids of a window of its own that are free to it
-/// as a bit mask, the agreement yields the AND of all masks, and the lowest bits that are left are
-/// free everywhere. An id is used once in the life of a process: a late message of a communicator
-/// that is gone must not meet another.
+/// process fails in it. Here every process offers the ids of a window of its own that are free to
+/// it as a bit mask, the agreement yields the AND of all masks, and the lowest bits that are left
+/// are free everywhere. An id is used once in the life of a process: a late message of a
+/// communicator that is gone must not meet another.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -27,8 +27,8 @@ class Offer {
     Offer &operator=(const Offer &) = delete;
 
     std::uint64_t mask() const { return mask_; }
-    /// Takes the first `count` ids of what all have offered. Fewer, when there are no more: then the
-    /// next window must be tried, which everybody finds out alike.
+    /// Takes the first `count` ids of what all have offered. Fewer, when there are no more: then
+    /// the next window must be tried, which everybody finds out alike.
     std::vector<std::uint32_t> take(std::uint64_t agreed, std::size_t count);
 
   private:

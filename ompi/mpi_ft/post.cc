@@ -107,10 +107,9 @@ void Post::send(std::uint32_t to, Topic topic, std::uint64_t key, std::span<cons
     std::memcpy(scratch_.data(), &envelope, sizeof envelope);
     std::copy(body.begin(), body.end(), scratch_.begin() + sizeof envelope);
     ompi_request_t *request = nullptr;
-    const int rc = MCA_PML_CALL(isend(scratch_.data(), scratch_.size(), &ompi_mpi_byte.dt,
-                                      static_cast<int>(to), process::agreement_tag,
-                                      MCA_PML_BASE_SEND_STANDARD, &ompi_mpi_comm_world.comm,
-                                      &request));
+    const int rc = MCA_PML_CALL(isend(
+        scratch_.data(), scratch_.size(), &ompi_mpi_byte.dt, static_cast<int>(to),
+        process::agreement_tag, MCA_PML_BASE_SEND_STANDARD, &ompi_mpi_comm_world.comm, &request));
     if (rc != OMPI_SUCCESS) {
         return;
     }

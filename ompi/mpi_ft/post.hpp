@@ -1,9 +1,10 @@
 /// \file
 /// How the processes of MPI_COMM_WORLD tell each other what concerns failures.
 ///
-/// All messages travel on MPI_COMM_WORLD with one tag of their own (process::agreement_tag), so that
-/// one posted receive serves all communicators and a message finds a process that does not know the
-/// communicator yet. They ride on whatever the PML is; with pml/dr they arrive whole, once.
+/// All messages travel on MPI_COMM_WORLD with one tag of their own (process::agreement_tag), so
+/// that one posted receive serves all communicators and a message finds a process that does not
+/// know the communicator yet. They ride on whatever the PML is; with pml/dr they arrive whole,
+/// once.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -20,7 +21,7 @@ namespace ft::validate {
 enum class Topic : std::uint32_t {
     strict_agreement = 1, ///< of one whose caller wants strict semantics
     loose_agreement = 2,
-    revoked = 3, ///< the communicator is revoked; tell the others
+    revoked = 3,   ///< the communicator is revoked; tell the others
     suspected = 4, ///< the sender finds no way to a process any more; `key` is its rank
 };
 

@@ -58,7 +58,8 @@ Service &service() noexcept
 
 bool Service::open() noexcept
 try {
-    world_size_ = static_cast<std::uint32_t>(ompi_mpi_comm_world.comm.c_local_group->grp_proc_count);
+    world_size_ =
+        static_cast<std::uint32_t>(ompi_mpi_comm_world.comm.c_local_group->grp_proc_count);
     world_rank_ = static_cast<std::uint32_t>(ompi_mpi_comm_world.comm.c_my_rank);
     job_ = OMPI_PROC_MY_NAME->jobid;
     const Lock lock;

@@ -78,9 +78,8 @@ int MPI_Comm_validate_all(MPI_Comm comm, int *outcount)
             return MPI_ERR_ARG;
         }
         const Agreed agreed =
-            agree_with_contexts(record, true, record.semantics, [&](const Value &value) {
-                return contexts_for(record, value);
-            });
+            agree_with_contexts(record, true, record.semantics,
+                                [&](const Value &value) { return contexts_for(record, value); });
         return adopt(record, agreed, outcount);
     });
 }

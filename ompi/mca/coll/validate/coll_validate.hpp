@@ -1,8 +1,8 @@
 /// \file
 /// Collective operations of a communicator that may lose ranks.
 ///
-/// The module stands above whatever modules were chosen and hands every call down to them as long as
-/// nobody has failed. A call that meets a failure which is not recognised ends with
+/// The module stands above whatever modules were chosen and hands every call down to them as long
+/// as nobody has failed. A call that meets a failure which is not recognised ends with
 /// MPI_ERR_RANK_FAIL_STOP. When MPI_Comm_validate_all has recognised the failures, calls run on a
 /// communicator of the survivors, with the stock algorithms and their arguments translated.
 #pragma once
@@ -40,12 +40,12 @@ struct Module : mca_coll_base_module_t {
     }
     /// Takes the news over. \return how collectives are to run
     Mode look() noexcept;
-    /// What a call returns whose collective returned `rc`: whatever an algorithm makes of a failure,
-    /// it is the class of a failed rank.
+    /// What a call returns whose collective returned `rc`: whatever an algorithm makes of a
+    /// failure, it is the class of a failed rank.
     int result(int rc) noexcept { return OPAL_LIKELY(rc == OMPI_SUCCESS) ? rc : failure(rc); }
     int failure(int rc) noexcept;
-    /// The same for a collective that goes on: its request ends with the class of a failed rank, and
-    /// with the error handler of this communicator. `scratch` is released then.
+    /// The same for a collective that goes on: its request ends with the class of a failed rank,
+    /// and with the error handler of this communicator. `scratch` is released then.
     int watch(int rc, ompi_request_t **request, struct Scratch *scratch = nullptr) noexcept;
 };
 

@@ -175,9 +175,8 @@ int late_reduce(Module &m, Request request, const void *from, void *into, int co
 int late_allreduce(Module &m, Request request, const void *from, void *into, int count, Type type,
                    Op op) noexcept
 {
-    return survive(m, request, [&](Among &among) {
-        return FT_CALL(allreduce, from, into, count, type, op);
-    });
+    return survive(m, request,
+                   [&](Among &among) { return FT_CALL(allreduce, from, into, count, type, op); });
 }
 
 int late_scan(Module &m, Request request, const void *from, void *into, int count, Type type,
@@ -315,8 +314,8 @@ int late_alltoallw(Module &m, Request request, const void *from, const int *send
     });
 }
 
-int late_reduce_scatter(Module &m, Request request, const void *from, void *into,
-                        const int *counts, Type type, Op op) noexcept
+int late_reduce_scatter(Module &m, Request request, const void *from, void *into, const int *counts,
+                        Type type, Op op) noexcept
 {
     return survive(m, request, [&](Among &among) {
         Scratch &s = among.scratch();
@@ -349,8 +348,7 @@ int late_reduce_scatter_block(Module &m, Request request, const void *from, void
         {                                                                                          \
             Module &m = Module::of(base);                                                          \
             if (OPAL_LIKELY(m.stock())) {                                                          \
-                return m.result(                                                                   \
-                    m.below.coll_##name(args..., comm, m.below.coll_##name##_module));             \
+                return m.result(m.below.coll_##name(args..., comm, m.below.coll_##name##_module)); \
             }                                                                                      \
             return late_##name(m, nullptr, args...);                                               \
         }                                                                                          \
@@ -359,9 +357,9 @@ int late_reduce_scatter_block(Module &m, Request request, const void *from, void
         {                                                                                          \
             Module &m = Module::of(base);                                                          \
             if (OPAL_LIKELY(m.stock())) {                                                          \
-                return m.watch(m.below.coll_i##name(args..., comm, request,                        \
-                                                    m.below.coll_i##name##_module),                \
-                               request);                                                           \
+                return m.watch(                                                                    \
+                    m.below.coll_i##name(args..., comm, request, m.below.coll_i##name##_module),   \
+                    request);                                                                      \
             }                                                                                      \
             return late_##name(m, request, args...);                                               \
         }                                                                                          \

@@ -17,10 +17,9 @@ int text(const char *name, const char *help, mca_base_var_info_lvl_t level, cons
          char **storage) noexcept
 {
     *storage = const_cast<char *>(initial);
-    return mca_base_component_var_register(&mca_coll_validate_component.collm_version, name, help,
-                                           MCA_BASE_VAR_TYPE_STRING, nullptr, 0,
-                                           MCA_BASE_VAR_FLAG_SETTABLE, level,
-                                           MCA_BASE_VAR_SCOPE_READONLY, storage);
+    return mca_base_component_var_register(
+        &mca_coll_validate_component.collm_version, name, help, MCA_BASE_VAR_TYPE_STRING, nullptr,
+        0, MCA_BASE_VAR_FLAG_SETTABLE, level, MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
 
 int register_parameters() noexcept
@@ -72,10 +71,10 @@ int init_query(bool /*progress_threads*/, bool /*mpi_threads*/) noexcept
                        algorithm_word == nullptr ? "" : algorithm_word, "fast or paper");
         return OMPI_ERR_BAD_PARAM;
     }
-    options.semantics = is(semantics_word, "loose") ? validate::Semantics::loose
-                                                    : validate::Semantics::strict;
-    options.algorithm = is(algorithm_word, "paper") ? consensus::Algorithm::paper
-                                                    : consensus::Algorithm::fast;
+    options.semantics =
+        is(semantics_word, "loose") ? validate::Semantics::loose : validate::Semantics::strict;
+    options.algorithm =
+        is(algorithm_word, "paper") ? consensus::Algorithm::paper : consensus::Algorithm::fast;
     options.majority = majority;
     return OMPI_SUCCESS;
 }

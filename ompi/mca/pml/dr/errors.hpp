@@ -23,8 +23,8 @@ void fail_peer(PeerState &peer, int error) noexcept;
 
 /// MPI_ERR_RANK_FAIL_STOP when the runtime has declared this process dead, else MPI_SUCCESS.
 int death_error(const opal_process_name_t &name) noexcept;
-/// Something is new in opal/process/standing.hpp: fails what concerns processes that the runtime has
-/// declared dead since the last call. One caller at a time, no lock held.
+/// Something is new in opal/process/standing.hpp: fails what concerns processes that the runtime
+/// has declared dead since the last call. One caller at a time, no lock held.
 void take_deaths() noexcept;
 
 } // namespace ft::dr

@@ -117,8 +117,8 @@ try {
             },
             refused);
         for (RecvRequest *request : refused) {
-            fail(*request,
-                 refusal(state, request->req_base.req_peer, request->req_base.req_tag), done);
+            fail(*request, refusal(state, request->req_base.req_peer, request->req_base.req_tag),
+                 done);
         }
     });
     peers().for_each([&](PeerState &peer) {

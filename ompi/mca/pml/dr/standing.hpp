@@ -3,9 +3,9 @@
 ///
 /// A collective operation waits for ranks that live and have given up because of one that does not.
 /// So while a communicator holds a failed rank that it has not recognised
-/// (opal/process/standing.hpp), everything with one of Open MPI's own tags ends with an error there,
-/// whoever it concerns. A revoked communicator does that to everything. A recognised rank is like
-/// MPI_PROC_NULL.
+/// (opal/process/standing.hpp), everything with one of Open MPI's own tags ends with an error
+/// there, whoever it concerns. A revoked communicator does that to everything. A recognised rank is
+/// like MPI_PROC_NULL.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
