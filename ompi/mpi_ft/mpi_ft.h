@@ -2,16 +2,17 @@
  * \file
  * What a program sees of the fault tolerance, beside MPI itself. C and C++; link with -lmpi_ft.
  *
- * Run-through stabilization: a communicator that loses ranks goes on, its ranks unchanged. A failure
- * is first an error of whatever operation needs the failed rank. Once it is recognised, for
- * point-to-point operations by MPI_Comm_validate_clear or MPI_Comm_validate_all, for collective ones
- * by MPI_Comm_validate_all, the failed rank is like MPI_PROC_NULL, and collectives run without it.
+ * Run-through stabilization: a communicator that loses ranks goes on, its ranks unchanged. A
+ * failure is first an error of whatever operation needs the failed rank. Once it is recognised, for
+ * point-to-point operations by MPI_Comm_validate_clear or MPI_Comm_validate_all, for collective
+ * ones by MPI_Comm_validate_all, the failed rank is like MPI_PROC_NULL, and collectives run without
+ * it.
  *
- * Source: the run-through stabilization proposal of the MPI-3 Forum's fault-tolerance working group;
- * Buntinas, "Scalable Distributed Consensus to Support MPI Fault Tolerance", EuroMPI 2011.
+ * Source: the run-through stabilization proposal of the MPI-3 Forum's fault-tolerance working
+ * group; Buntinas, "Scalable Distributed Consensus to Support MPI Fault Tolerance", EuroMPI 2011.
  *
- * All functions return an error class, and call the communicator's error handler first. Errors common
- * to all: MPI_ERR_COMM, a null or invalid communicator; MPI_ERR_ARG, a null pointer;
+ * All functions return an error class, and call the communicator's error handler first. Errors
+ * common to all: MPI_ERR_COMM, a null or invalid communicator; MPI_ERR_ARG, a null pointer;
  * MPI_ERR_UNSUPPORTED_OPERATION, an intercommunicator, a communicator with ranks of another job, or
  * coll/validate is not there (a message says why). Several threads may call them at once, on
  * different communicators. Calling one before MPI_Init or after MPI_Finalize ends the program.
@@ -61,8 +62,8 @@ typedef struct {
  * Collective over the ranks that live; each must call. All get the same set: it holds every failure
  * that any of them knew at its call, and only failures. Afterwards the collectives of the
  * communicator work among the others (their rooted ones need a root that lives), and point-to-point
- * operations with the failed ones are as with MPI_PROC_NULL. A rank that fails during the call may be
- * in the set or not.
+ * operations with the failed ones are as with MPI_PROC_NULL. A rank that fails during the call may
+ * be in the set or not.
  *
  * Strict semantics (the default): nobody ever returned another set, not even one that died since.
  * Loose semantics, cheaper: all that survive return the same set. The info key mpi_ft_semantics
@@ -82,8 +83,8 @@ int MPI_Comm_validate_rank(MPI_Comm comm, int rank, MPI_Rank_info *info);
  * What this process knows of failed ranks. Local.
  *
  * \param incount entries of `infos`
- * \param outcount how many ranks have failed, recognised or not; of the first `incount` of these, in
- *        rising order, `infos` tells
+ * \param outcount how many ranks have failed, recognised or not; of the first `incount` of these,
+ * in rising order, `infos` tells
  */
 int MPI_Comm_validate(MPI_Comm comm, int incount, int *outcount, MPI_Rank_info infos[]);
 
@@ -94,7 +95,8 @@ int MPI_Comm_validate(MPI_Comm comm, int incount, int *outcount, MPI_Rank_info i
 int MPI_Comm_validate_clear(MPI_Comm comm, int incount, MPI_Rank_info infos[]);
 
 /*
- * User-level failure mitigation, as in the MPI Forum's proposal of that name, on the same agreement.
+ * User-level failure mitigation, as in the MPI Forum's proposal of that name, on the same
+ * agreement.
  */
 
 /** Every operation on the communicator but the agreements below ends with MPIX_ERR_REVOKED from now
@@ -128,8 +130,8 @@ int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failed);
 /** The failures that this process knows, a group that the caller frees. Local. */
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed);
 
-/** Acknowledges the first `count` of what MPIX_Comm_get_failed gives. Local. \param acknowledged how
-    many are acknowledged now */
+/** Acknowledges the first `count` of what MPIX_Comm_get_failed gives. Local. \param acknowledged
+   how many are acknowledged now */
 int MPIX_Comm_ack_failed(MPI_Comm comm, int count, int *acknowledged);
 
 #ifdef __cplusplus

@@ -17,6 +17,8 @@ import ftmpi  # noqa: E402
 from fttap import main  # noqa: E402
 
 PROGRAMS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate")
+# Built by now or not: without it the first death ends the job.
+RADIXFT = os.path.join(ftmpi.BUILD, "orte_glue", "mca", "errmgr", "radixft", "mca_errmgr_radixft.la")
 DEADLINE = 60
 
 
@@ -97,7 +99,17 @@ def loose():
 def papers():
     """The paper's own five sweeps"""
     agree(5, "0,3", "during", coll_validate_algorithm="paper")
-    agree(4, "none", "known", coll_validate_algorithm="paper")
+    agree(4, "0", "known", coll_validate_algorithm="paper")
 
 
-main([no_failure, alone, known, before, during, later, all_but_one, over_tcp, loose, papers])
+def papers_calm():
+    """The paper's own five sweeps, nobody fails"""
+    agree(4, "none", "known", deadly=False, coll_validate_algorithm="paper")
+
+
+CALM = [no_failure, alone, papers_calm]
+WITH_DEATHS = [known, before, during, later, all_but_one, loose, papers]
+
+if sys.argv[1:] == ["tcp"]:
+    main([over_tcp])
+main(CALM + (WITH_DEATHS if os.path.exists(RADIXFT) else []))

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Collectives of a communicator that loses ranks by SIGKILL.
+
+Refused with the error class of a failed rank at every survivor while the
+failure is not recognised; after MPI_Comm_validate_all equal to what a
+communicator of the survivors gives, block by block, for every blocking and
+non-blocking collective and in place; and no hang when a rank dies at the entry
+of a collective.
+"""
+
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "lib"))
+
+import ftmpi  # noqa: E402
+from fttap import main  # noqa: E402
+
+PROGRAM = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "collectives")
+# Built by now or not: without it the first death ends the job.
+RADIXFT = os.path.join(ftmpi.BUILD, "orte_glue", "mca", "errmgr", "radixft", "mca_errmgr_radixft.la")
+DEADLINE = 90
+
+
+def walk(ranks, what, which, survivors, *more, btl="vader,self"):
+    """Runs the program; each survivor must have found everything right."""
+    own = {"pml": "dr", "btl": btl}
+    if which != "none":
+        own["errmgr"] = "radixft"
+    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks), *ftmpi.mca(own), PROGRAM, what,
+               which, *more]
+    result = ftmpi.run(command, DEADLINE, show_stacks=True)
+    right = {int(rank) for rank in re.findall(r"^rank (\d+) right$", result.output, re.M)}
+    result.must(not result.late, f"{what} {which}: a hang")
+    result.must(result.code == 0, f"{what} {which}: exit code {result.code}")
+    result.must(right == set(survivors), f"{what} {which}: right were {sorted(right)}")
+
+
+def unharmed():
+    """Nobody fails: the same results"""
+    walk(3, "recognised", "none", {0, 1, 2})
+
+
+def root():
+    """Rank 0 is dead and recognised: every collective, in each form"""
+    walk(4, "recognised", "0", {1, 2, 3})
+
+
+def inner():
+    """Rank 2 of 5 is dead and recognised"""
+    walk(5, "recognised", "2", {0, 1, 3, 4})
+
+
+def leaf():
+    """The last rank is dead and recognised"""
+    walk(4, "recognised", "3", {0, 1, 2})
+
+
+def refused():
+    """While the failure is not recognised every collective ends with the error everywhere"""
+    walk(4, "refused", "1", {0, 2, 3})
+
+
+def at_entry():
+    """Ranks die one after the other at the entry of collectives, roots too"""
+    walk(6, "entry", "0", {0, 5})
+    walk(6, "entry", "1", {0, 5}, "root")
+    walk(6, "entry", "6", {0, 5}, "root")
+    walk(6, "entry", "10", {0, 5})
+    walk(6, "entry", "13", {0, 5})
+
+
+WITH_DEATHS = [root, inner, leaf, refused, at_entry]
+
+
+def over_tcp():
+    """The same over TCP"""
+    walk(6, "entry", "5", {0, 5}, "root", btl="tcp,self")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["tcp"]:
+        main([over_tcp])
+    main([unharmed] + (WITH_DEATHS if os.path.exists(RADIXFT) else []))
