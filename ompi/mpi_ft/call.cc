@@ -109,11 +109,17 @@ void Pending::complete(int error) noexcept
 
 void catch_up()
 {
-    {
-        const Lock lock;
-        service().take_news();
-    }
-    opal_progress();
+    // Until a whole pass, the PML's part of it first, has met nothing new: what comes in the middle
+    // of one is known here before it is known there.
+    std::uint64_t before = 0;
+    do {
+        before = process::news();
+        {
+            const Lock lock;
+            service().take_news();
+        }
+        opal_progress();
+    } while (process::news() != before);
 }
 
 Value agree_now(Record &record, const Brought &brought)
