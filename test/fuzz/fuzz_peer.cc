@@ -83,7 +83,7 @@ class Side {
                 write_header(t.header, bytes);
                 seal(bytes);
                 if (!complete) {
-                    held_.push_back({t.choice.vfrag, t.choice.index, t.path});
+                    held_.push_back({t.choice.vfrag, t.choice.index, t.path, now});
                 }
             } else {
                 bytes.resize(peer_.write_control(t, bytes));
@@ -117,9 +117,9 @@ class Side {
         const Held held = held_.front();
         held_.pop_front();
         if (static_cast<Box *>(held.vfrag->user)->out) {
-            peer_.locally_complete(*held.vfrag, held.index, held.path, now, now);
+            peer_.locally_complete(*held.vfrag, held.index, held.path, held.sent_at, now);
         } else {
-            peer_.descriptor_released(held.path);
+            peer_.descriptor_released(held.path, held.sent_at);
         }
         finish();
     }
@@ -182,6 +182,7 @@ class Side {
         Vfrag *vfrag;
         unsigned index;
         PathId path;
+        Time sent_at;
     };
     const Config &config_;
     Peer peer_;

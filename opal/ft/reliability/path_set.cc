@@ -318,7 +318,8 @@ void PathSet::revive(PathId id, base::Time now)
         return;
     }
     path.blocked = false;
-    path.held = 0;
+    path.held = 0; // of the fresh transport; `release` knows the others by their time
+    path.revived_at = now;
     path.confirms = 0;
     path.timeouts = 0;
     path.down_since = now;
@@ -328,6 +329,14 @@ void PathSet::revive(PathId id, base::Time now)
     change(id, PathState::probing, now);
     path.probe_due = true;
     path.next_probe = now + rto(id);
+}
+
+void PathSet::release(PathId id, base::Time sent_at) noexcept
+{
+    Path &path = paths_[id];
+    if (sent_at >= path.revived_at && path.held > 0) {
+        --path.held;
+    }
 }
 
 PathId PathSet::probe_wanted() const noexcept

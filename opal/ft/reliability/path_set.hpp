@@ -45,6 +45,7 @@ struct Path {
     std::uint32_t largest_acked_stamp = 0;
     std::uint32_t reorder_threshold = 3;
     std::uint32_t held = 0;       ///< fragments with the BTL, not locally complete
+    base::Time revived_at{};      ///< what was held before belongs to the transport that failed
     std::uint64_t in_flight = 0;  ///< payload bytes in flight
     RttEstimator rtt;             ///< round trips
     RttEstimator completion;      ///< local completions
@@ -109,12 +110,24 @@ class PathSet {
                         base::Time now);    ///< for the bandwidth estimate
     void revive(PathId id, base::Time now); ///< a gone path has a fresh transport: probing
 
+    /// A BTL is done with a descriptor that it was given at `sent_at`.
+    void release(PathId id, base::Time sent_at) noexcept;
+
     /// Probes: which path wants one now, and what came of it.
     [[nodiscard]] PathId probe_wanted() const noexcept;
     std::uint32_t on_probe_sent(PathId id, base::Time now); ///< \return the nonce to put into it
     void on_probe_reply(PathId id, std::uint32_t nonce, base::Time now);
     void on_time(base::Time now);
     [[nodiscard]] base::Time next_deadline() const noexcept;
+    /// True when no probe is due, no path waits for room, and no state change is untold.
+    [[nodiscard]] bool calm() const noexcept
+    {
+        bool all = events.empty();
+        for (const Path &path : paths_) {
+            all = all && !path.probe_due && !path.blocked;
+        }
+        return all;
+    }
 
     /// Memory that it has allocated beside itself.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept

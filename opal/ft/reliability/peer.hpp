@@ -79,7 +79,10 @@ class Peer {
     void locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
                           base::Time now);
 
-    void descriptor_released(PathId path) noexcept { sender_.descriptor_released(path); }
+    void descriptor_released(PathId path, base::Time sent_at) noexcept
+    {
+        paths_.release(path, sent_at);
+    }
 
     /// For an ordered or data fragment whose header parsed ok. \param arrival the path it came by,
     /// no_path if unknown
@@ -112,6 +115,13 @@ class Peer {
     /// True when nothing is unacknowledged or to be handed back, and no acknowledgement is owed:
     /// time may pass unnoticed until something is submitted or arrives.
     [[nodiscard]] bool quiet() const noexcept { return sender_.settled() && !receiver_.ack_owed(); }
+    /// True when next_transmit, next_finished and next_event have nothing, and unblock would change
+    /// nothing: until something is submitted or arrives, or next_deadline, no call is needed.
+    [[nodiscard]] bool calm() const noexcept
+    {
+        return replies_.empty() && !receiver_.ack_due() && !(flush_ && receiver_.ack_owed()) &&
+               sender_.calm() && paths_.calm();
+    }
     /// True when nothing of ours is unacknowledged.
     [[nodiscard]] bool drained() const noexcept { return sender_.idle(); }
     /// True while an ordered VFRAG waits that was never handed to a path.

@@ -183,24 +183,14 @@ void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time se
 {
     FragmentRecord &record = v.fragments[index];
     FT_ASSERT(v.held_ > 0 && record.held > 0);
-    Path &path = paths_[id];
     --v.held_;
     --record.held;
-    if (path.held > 0) {
-        --path.held;
-    }
-    path.completion.sample(now - sent_at);
+    paths_.release(id, sent_at);
+    paths_[id].completion.sample(now - sent_at);
     v.watchdog_deadline_ = v.held_ == 0 ? base::Time::never() : now + paths_.watchdog(id);
     if (v.held_ == 0 && v.state_ == Vfrag::State::draining) {
         std::erase(draining_, &v);
         finish(v);
-    }
-}
-
-void Sender::descriptor_released(PathId id) noexcept
-{
-    if (paths_[id].held > 0) {
-        --paths_[id].held;
     }
 }
 

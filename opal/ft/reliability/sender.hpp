@@ -42,9 +42,6 @@ class Sender {
     void locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
                           base::Time now);
 
-    /// A BTL is done with a descriptor whose VFRAG was handed back before it.
-    void descriptor_released(PathId path) noexcept;
-
     /// Acknowledgement fields of any fragment, with the body when it is an ack.
     void on_ack(const FragHeader &header, const AckBody *body, base::Time now);
     void on_time(base::Time now);
@@ -70,7 +67,13 @@ class Sender {
     /// Memory that it has allocated beside itself.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
     {
-        return (ring_.capacity() + lost_.capacity() + draining_.capacity()) * sizeof(Vfrag *);
+        return (ring_.capacity() + lost_.capacity() + draining_.capacity()) * sizeof(void *);
+    }
+    /// True when there is nothing to send, first or again, and nothing to hand back.
+    [[nodiscard]] bool calm() const noexcept
+    {
+        return lost_.empty() && unsent_ordered_.head == nullptr && unsent_data_.head == nullptr &&
+               finished_.head == nullptr;
     }
     [[nodiscard]] std::uint64_t window_bytes() const noexcept { return window_bytes_; }
     [[nodiscard]] std::uint32_t window_vfrags() const noexcept { return next_ - base_; }

@@ -223,7 +223,11 @@ bool Endpoint::transmit_some()
     bool any = false;
     Transmit t;
     unsigned turns = 0;
+    const bool calm = peer_.calm();
     while (peer_.next_transmit(t, now())) {
+        if (calm) {
+            world_.breach(Breach::contract, "it sends although it said that it is calm");
+        }
         if (++turns > 100'000) {
             world_.breach(Breach::contract, "it never stops sending");
         }
@@ -316,7 +320,7 @@ void Endpoint::complete(std::uint32_t slot)
         return;
     }
     world_.pairs.count(TableId::peer, state(), PeerEvent::late_descriptor);
-    peer_.descriptor_released(path);
+    peer_.descriptor_released(path, d.sent_at);
     if (v.descriptors == 0) {
         std::erase(left_behind_, &v);
         free_.push_back(&v);

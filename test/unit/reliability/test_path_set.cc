@@ -230,6 +230,31 @@ void a_lost_probe_sends_a_probing_path_down_again(void **)
     assert_int_equal(late, PathState::down);
 }
 
+void descriptors_of_a_failed_transport_are_not_counted_with_the_fresh_one(void **)
+{
+    std::uint32_t fresh = 0;
+    std::uint32_t after_old = 0;
+    std::uint32_t after_new = 1;
+    {
+        Fixture f(2);
+        const Time before = f.now;
+        f.set[0].held = 3;
+        f.set.on_error(0, f.now += 1_us);
+        f.set.revive(0, f.now += 1_us);
+        fresh = f.set[0].held;
+        f.set[0].held = 1;
+        for (int i = 0; i < 3; ++i) {
+            f.set.release(0, before);
+        }
+        after_old = f.set[0].held;
+        f.set.release(0, f.now);
+        after_new = f.set[0].held;
+    }
+    assert_int_equal(fresh, 0);
+    assert_int_equal(after_old, 1);
+    assert_int_equal(after_new, 0);
+}
+
 void an_error_is_final_until_a_fresh_transport(void **)
 {
     PathState gone{};
@@ -304,6 +329,7 @@ int main()
         cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
         cmocka_unit_test(a_path_returns_after_replies_and_its_hold_down_which_doubles),
         cmocka_unit_test(a_lost_probe_sends_a_probing_path_down_again),
+        cmocka_unit_test(descriptors_of_a_failed_transport_are_not_counted_with_the_fresh_one),
         cmocka_unit_test(an_error_is_final_until_a_fresh_transport),
         cmocka_unit_test(answers_without_a_known_path_take_turns),
         cmocka_unit_test(there_are_at_most_sixteen),

@@ -348,7 +348,7 @@ void the_watchdog_moves_what_a_transport_holds(void **)
         }
         done = t.a.done.size();
         held = v.descriptors_held();
-        t.a.peer.descriptor_released(frames[0].path);
+        t.a.peer.descriptor_released(frames[0].path, start);
     }
     assert_int_equal(by_watchdog, 1);
     assert_true(waited <= 11'000'000);

@@ -238,7 +238,7 @@ void PeerState::descriptor_done(Descriptor *descriptor, base::Time present) noex
         engine.locally_complete(descriptor->tx->vfrag, descriptor->index, path, descriptor->sent_at,
                                 present);
     } else {
-        engine.descriptor_released(path);
+        engine.descriptor_released(path, descriptor->sent_at);
     }
     release(descriptor);
 }
