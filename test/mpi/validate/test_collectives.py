@@ -18,19 +18,19 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 import ftmpi  # noqa: E402
 from fttap import main  # noqa: E402
 
-PROGRAM = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "collectives")
+PROGRAMS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate")
 # Built by now or not: without it the first death ends the job.
 RADIXFT = os.path.join(ftmpi.BUILD, "orte_glue", "mca", "errmgr", "radixft", "mca_errmgr_radixft.la")
 DEADLINE = 90
 
 
-def walk(ranks, what, which, survivors, *more, btl="vader,self"):
+def walk(ranks, what, which, survivors, *more, btl="vader,self", program="collectives"):
     """Runs the program; each survivor must have found everything right."""
     own = {"pml": "dr", "btl": btl}
     if which != "none":
         own["errmgr"] = "radixft"
-    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks), *ftmpi.mca(own), PROGRAM, what,
-               which, *more]
+    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks), *ftmpi.mca(own),
+               os.path.join(PROGRAMS, program), what, which, *more]
     result = ftmpi.run(command, DEADLINE, show_stacks=True)
     right = {int(rank) for rank in re.findall(r"^rank (\d+) right$", result.output, re.M)}
     result.must(not result.late, f"{what} {which}: a hang")
@@ -72,7 +72,13 @@ def at_entry():
     walk(6, "entry", "13", {0, 5})
 
 
-WITH_DEATHS = [root, inner, leaf, refused, at_entry]
+def ulfm():
+    """The ULFM calls, and dup and split before, between and after a failure"""
+    for ranks in (4, 6):
+        walk(ranks, "", "", set(range(ranks)) - {2}, program="ulfm")
+
+
+WITH_DEATHS = [ulfm, root, inner, leaf, refused, at_entry]
 
 
 def over_tcp():
