@@ -12,6 +12,7 @@
 #include "test/sim/membership/calm.hpp"
 #include "test/sim/membership/models.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -61,7 +62,7 @@ bool equals(double a, double b)
 /// Every number of nodes where the curves have steps, few where they are long.
 Position after(Position n)
 {
-    return n < 128 ? n + 1 : n < 1024 ? n + n / 16 : n * 2;
+    return n < 128 ? n + 1 : n < 1024 ? std::min<Position>(n + n / 16, 1024) : n * 2;
 }
 
 class Tap {
