@@ -27,10 +27,10 @@ class Chart:
         """A vertical line at x with a word beside it."""
         self.notes.append((x, text))
 
-    def script(self, path):
+    def script(self):
         """What gnuplot is told."""
         text = ["set terminal svg size 800,520 dynamic font 'sans,13' background '#ffffff'",
-                f"set output {quoted(path)}", f"set title {quoted(self.title)} noenhanced",
+                f"set title {quoted(self.title)} noenhanced",
                 f"set xlabel {quoted(self.x)} noenhanced", f"set ylabel {quoted(self.y)} noenhanced",
                 "set key below noenhanced", "set grid linecolor '#dddddd'",
                 "set border 3", "set tics nomirror"]
@@ -60,12 +60,15 @@ class Chart:
 
     def draw(self, path):
         try:
-            done = subprocess.run(["gnuplot"], input=self.script(path), text=True, capture_output=True, timeout=60,
+            done = subprocess.run(["gnuplot"], input=self.script(), text=True, capture_output=True, timeout=60,
                                   check=False)
         except FileNotFoundError:
             raise PlotError("gnuplot is missing: apt-get install gnuplot-nox") from None
         if done.returncode != 0 or done.stderr:
             raise PlotError(f"gnuplot did not draw {path}: {done.stderr.strip()}")
+        with open(path, "w", encoding="utf-8") as file:
+            # gnuplot ends some lines with white space, which no file of the tree has.
+            file.writelines(line.rstrip() + "\n" for line in done.stdout.splitlines())
 
 
 def quoted(text):
