@@ -66,6 +66,7 @@ extern "C" {
 #include "opal/mca/allocator/base/base.h"
 #include "opal/mca/base/base.h"
 #include "opal/mca/base/mca_base_framework.h"
+#include "opal/mca/base/mca_base_pvar.h"
 #include "opal/mca/base/mca_base_var.h"
 #include "opal/mca/btl/base/base.h"
 #include "opal/mca/btl/base/btl_base_error.h"

@@ -8,6 +8,7 @@
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/progress.hpp"
+#include "ompi/mca/pml/dr/pvars.hpp"
 #include "ompi/mca/pml/dr/statistics.hpp"
 
 extern "C" OMPI_DECLSPEC mca_pml_base_component_2_0_0_t mca_pml_dr_component;
@@ -22,7 +23,8 @@ constexpr int priority_when_named = 30;
 
 int register_parameters() noexcept
 {
-    return Parameters::register_all(mca_pml_dr_component.pmlm_version);
+    const int rc = Parameters::register_all(mca_pml_dr_component.pmlm_version);
+    return rc == OMPI_SUCCESS ? register_pvars(mca_pml_dr_component.pmlm_version) : rc;
 }
 
 int open() noexcept

@@ -45,12 +45,7 @@ bool names(const opal_process_name_t &name, const ompi_proc_t &proc) noexcept
 /// What a receive from this rank meets. Nothing is made: most ranks are never talked to.
 int error_of(ompi_communicator_t *comm, int rank) noexcept
 {
-    ompi_proc_t *proc = ompi_group_get_proc_ptr_raw(comm->c_remote_group, rank);
-    if (ompi_proc_is_sentinel(proc)) {
-        // The group knows only its name; it may have become known by another way since.
-        proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(name_of(comm, rank)));
-    }
-    const PeerState *peer = proc == nullptr ? nullptr : Peers::existing(proc);
+    const PeerState *peer = Peers::met(comm, rank);
     const int known =
         peer == nullptr ? MPI_SUCCESS : __atomic_load_n(&peer->error, __ATOMIC_ACQUIRE);
     return known != MPI_SUCCESS ? known : death_error(name_of(comm, rank));

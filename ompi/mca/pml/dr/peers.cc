@@ -95,6 +95,17 @@ try {
     return nullptr;
 }
 
+PeerState *Peers::met(ompi_communicator_t *comm, int rank) noexcept
+{
+    ompi_proc_t *proc = ompi_group_get_proc_ptr_raw(comm->c_remote_group, rank);
+    if (ompi_proc_is_sentinel(proc)) {
+        // The group knows only its name; it may have become known by another way since.
+        proc = reinterpret_cast<ompi_proc_t *>(
+            ompi_proc_lookup(ompi_group_get_proc_name(comm->c_remote_group, rank)));
+    }
+    return proc == nullptr ? nullptr : existing(proc);
+}
+
 PeerState *Peers::by_name(const reliability::Name &name) noexcept
 {
     const bool own_job = name.job == self_.job;

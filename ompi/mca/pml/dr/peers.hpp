@@ -31,6 +31,8 @@ class Peers {
         return static_cast<PeerState *>(
             __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], __ATOMIC_ACQUIRE));
     }
+    /// The peer at a rank of a communicator (its remote group), if it was met. Nothing is made.
+    static PeerState *met(ompi_communicator_t *comm, int rank) noexcept;
     /// The peer that a header names, made when a process of that name is known or belongs to this
     /// job. \return nullptr for an unknown name
     PeerState *by_name(const reliability::Name &name) noexcept;

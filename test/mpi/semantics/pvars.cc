@@ -1,0 +1,181 @@
+/* The performance variables of pml/dr, read through MPI_T, while fragments are lost and spoilt:
+ * run with btl_fault_drop and btl_fault_corrupt.
+ */
+#include "test/mpi/semantics/cases.hpp"
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <numeric>
+#include <string>
+
+namespace {
+
+using cases::check;
+using cases::world;
+
+constexpr int paths_of_a_peer = 16;
+MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
+
+struct Variable {
+    MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
+    int count = 0;
+};
+std::map<std::string, Variable> variables;
+
+constexpr std::array sums{
+    "fragments_sent",
+    "fragments_acknowledged",
+    "fragments_received",
+    "retransmitted_timeout",
+    "retransmitted_watchdog",
+    "retransmitted_gap",
+    "retransmitted_nack",
+    "retransmitted_failover",
+    "retransmitted_spurious",
+    "duplicates",
+    "corrupt_headers",
+    "corrupt_payloads",
+    "failovers",
+    "returns",
+};
+constexpr std::array path_figures{"path_failovers", "path_returns", "path_srtt", "path_rttvar"};
+constexpr const char *window = "window_bytes_used";
+
+unsigned long long sum(const char *name)
+{
+    unsigned long long value = 0;
+    check(MPI_T_pvar_read(session, variables[name].handle, &value) == MPI_SUCCESS, name);
+    return value;
+}
+
+void all_are_there()
+{
+    int count = 0;
+    MPI_T_pvar_get_num(&count);
+    for (int i = 0; i < count; ++i) {
+        std::array<char, 128> name{};
+        std::array<char, 512> help{};
+        int name_length = name.size();
+        int help_length = help.size();
+        int verbosity = 0;
+        int var_class = 0;
+        int bind = 0;
+        int readonly = 0;
+        int continuous = 0;
+        int atomic = 0;
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        MPI_T_enum values = MPI_T_ENUM_NULL;
+        if (MPI_T_pvar_get_info(i, name.data(), &name_length, &verbosity, &var_class, &type,
+                                &values, help.data(), &help_length, &bind, &readonly, &continuous,
+                                &atomic) != MPI_SUCCESS) {
+            continue; // of a component that was not chosen
+        }
+        const std::string full(name.data());
+        const std::string prefix("pml_dr_");
+        if (full.compare(0, prefix.size(), prefix) != 0) {
+            continue;
+        }
+        Variable &variable = variables[full.substr(prefix.size())];
+        MPI_Comm comm = MPI_COMM_WORLD;
+        void *object = bind == MPI_T_BIND_MPI_COMM ? &comm : nullptr;
+        check(MPI_T_pvar_handle_alloc(session, i, object, &variable.handle, &variable.count) ==
+                  MPI_SUCCESS,
+              "handle", i);
+        check(readonly == 1 && continuous == 1 && help_length > 10, "attributes", i);
+        if (world().rank == 0) {
+            std::printf("# variable %s\n", full.c_str());
+        }
+    }
+    for (const char *name : sums) {
+        check(variables.contains(name) && variables[name].count == 1, name);
+    }
+    for (const char *name : path_figures) {
+        check(variables.contains(name) && variables[name].count == world().size * paths_of_a_peer,
+              name, variables[name].count);
+    }
+    check(variables.contains(window) && variables[window].count == world().size, window);
+}
+
+void traffic_counts()
+{
+    const auto sent_before = sum("fragments_sent");
+    std::vector<unsigned char> out(3000);
+    std::vector<unsigned char> in(out.size());
+    for (int turn = 0; turn < 500; ++turn) {
+        MPI_Sendrecv(out.data(), 3000, MPI_BYTE, world().right(), 0, in.data(), 3000, MPI_BYTE,
+                     world().left(), 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    check(sum("fragments_sent") >= sent_before + 500, "fragments_sent");
+    check(sum("fragments_sent") >= sum("fragments_acknowledged"), "more acknowledged than sent");
+    check(sum("fragments_acknowledged") > 400, "fragments_acknowledged");
+    check(sum("fragments_received") >= 500, "fragments_received");
+}
+
+void faults_count()
+{
+    const auto again = sum("retransmitted_timeout") + sum("retransmitted_gap") +
+                       sum("retransmitted_nack") + sum("retransmitted_watchdog") +
+                       sum("retransmitted_failover");
+    check(again > 0 && again < sum("fragments_sent"), "sent again", static_cast<long>(again));
+    check(sum("retransmitted_spurious") <= again, "retransmitted_spurious");
+    // What is hit is drawn: among all ranks and 500 turns there is some of each.
+    const std::array<unsigned long long, 2> mine{sum("corrupt_headers") + sum("corrupt_payloads"),
+                                                 sum("duplicates")};
+    std::array<unsigned long long, 2> of_all{};
+    MPI_Allreduce(mine.data(), of_all.data(), 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    check(of_all[0] > 0, "corrupt fragments");
+}
+
+void paths_are_measured()
+{
+    std::vector<double> srtt(static_cast<std::size_t>(variables["path_srtt"].count));
+    std::vector<double> failovers(srtt.size());
+    MPI_T_pvar_read(session, variables["path_srtt"].handle, srtt.data());
+    MPI_T_pvar_read(session, variables["path_failovers"].handle, failovers.data());
+    const auto first = [](int rank) { return static_cast<std::size_t>(rank * paths_of_a_peer); };
+    check(srtt[first(world().right())] > 0, "path_srtt");
+    check(srtt[first(world().rank)] == 0, "path_srtt of this process itself");
+    const double times = std::accumulate(failovers.begin(), failovers.end(), 0.0);
+    check(times == static_cast<double>(sum("failovers")), "path_failovers do not add up");
+}
+
+/* Who makes progress sees its window empty itself. */
+void window_empties()
+{
+    std::vector<unsigned long long> used(static_cast<std::size_t>(world().size));
+    unsigned long long left = 1;
+    while (left != 0) {
+        int flag = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, 77, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        MPI_T_pvar_read(session, variables[window].handle, used.data());
+        left = std::accumulate(used.begin(), used.end(), 0ULL);
+    }
+}
+
+/* Before MPI_Finalize: behind it MPI_T_finalize crashes in Open MPI 4.1.4, with every PML. */
+void session_ends()
+{
+    check(MPI_T_pvar_session_free(&session) == MPI_SUCCESS, "session");
+    check(MPI_T_finalize() == MPI_SUCCESS, "end of MPI_T");
+}
+
+constexpr std::array all{
+    cases::Case{"every performance variable is there", all_are_there},
+    cases::Case{"traffic counts", traffic_counts},
+    cases::Case{"faults count", faults_count},
+    cases::Case{"paths are measured", paths_are_measured},
+    cases::Case{"the window empties itself", window_empties},
+    cases::Case{"the session ends", session_ends},
+};
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    int provided = 0;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_pvar_session_create(&session);
+    return cases::run(argc, argv, MPI_THREAD_SINGLE, all);
+}
