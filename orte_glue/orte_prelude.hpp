@@ -31,6 +31,7 @@ extern "C" {
 #include "orte/mca/grpcomm/grpcomm.h"
 #include "orte/mca/grpcomm/base/base.h"
 #include "orte/mca/iof/iof.h"
+#include "orte/mca/iof/iof_types.h"
 #include "orte/mca/odls/odls.h"
 #include "orte/mca/odls/odls_types.h"
 #include "orte/mca/plm/plm.h"

@@ -18,6 +18,11 @@ struct Callbacks {
                          orte_rml_tag_t tag, void *data) noexcept;
     static void sent(int status, orte_process_name_t *peer, opal_buffer_t *buffer,
                      orte_rml_tag_t tag, void *data) noexcept;
+    /// What a stand-in for mpirun gets in its place: output of ranks, and requests.
+    static void output(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
+                       orte_rml_tag_t tag, void *data) noexcept;
+    static void request(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
+                        orte_rml_tag_t tag, void *data) noexcept;
     static void timer(int fd, short flags, void *data) noexcept;
     /// Calls `what` from the event base, after whatever runs now.
     static void later(void (*what)()) noexcept;

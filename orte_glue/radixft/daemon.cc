@@ -17,6 +17,8 @@ namespace {
 
 /// Between repetitions of what the two small protocols have not been answered.
 constexpr base::Duration tick = 100_ms;
+/// Ticks after which mpirun looks for daemons whose leaving it may have missed.
+constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
 constexpr std::uint32_t format = 1;
 constexpr std::uint32_t magic = 0x78646172; // "radx"
@@ -66,6 +68,31 @@ std::string host_name(NodeId id)
     return "unknown";
 }
 
+orte_proc_t *daemon_object(NodeId id)
+{
+    const orte_job_t *daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
+    return daemons == nullptr ? nullptr
+                              : static_cast<orte_proc_t *>(opal_pointer_array_get_item(
+                                    daemons->procs, static_cast<int>(id)));
+}
+
+std::string contact(NodeId id)
+{
+    orte_process_name_t name = *ORTE_PROC_MY_NAME;
+    name.vpid = id;
+    char *uri = nullptr;
+    int rc = OPAL_ERROR;
+    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_PMIX_PROC_URI, &name, &uri, OPAL_STRING);
+    std::string text;
+    if (rc == OPAL_SUCCESS && uri != nullptr) {
+        text = uri;
+        std::free(uri);
+    } else if (id == 0 && orte_process_info.my_hnp_uri != nullptr) {
+        text = orte_process_info.my_hnp_uri;
+    }
+    return text;
+}
+
 Daemon &Daemon::get() noexcept
 {
     // Never destroyed: the runtime's frameworks close in an order of their own.
@@ -95,6 +122,7 @@ int Daemon::start() noexcept
     spread_ = std::make_unique<DeathSpread>(self_);
     gather_ = std::make_unique<Gather>(
         self_, [this](NodeId id, const Bytes &signature) { return gone(id, signature); });
+    wind_down_ = std::make_unique<WindDown>(self_);
     // Until GO, mpirun is the root of everything and has no children.
     spread_->on_view(0, 0, {});
     gather_->on_root(0);
@@ -123,7 +151,11 @@ void Daemon::stop() noexcept
     started_ = false;
     opal_event_evtimer_del(&timer_);
     if (ORTE_PROC_IS_HNP) {
-        summarize();
+        summarize(stderr);
+    } else if (stderr_ != nullptr) {
+        summarize(stderr_);
+        std::fclose(stderr_);
+        std::fclose(stdout_);
     }
     story(2, "leaves; %llu messages dropped", static_cast<unsigned long long>(dropped_));
     log_.close();
@@ -159,7 +191,10 @@ void Daemon::on_timer()
         jobs_.learn();
         spread_->tick();
         gather_->tick();
+        check_ranks();
+        wind_down_->tick();
         check_launch(now);
+        check_leaving();
     }
     flush();
     arm_timer();
@@ -216,7 +251,16 @@ void Daemon::on_ready(NodeId from, base::WireReader &in)
         return;
     }
     const Parameters &p = parameters();
-    Bytes go(4 + 4 + 4 + key_.size() + 6 * 4);
+    const int family = ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid);
+    char here[PATH_MAX] = "";
+    const bool named = p.output_dir != nullptr && p.output_dir[0] != '\0';
+    output_ = named && p.output_dir[0] == '/'
+                  ? p.output_dir
+                  : std::string(getcwd(here, sizeof here) == nullptr ? "/tmp" : here) +
+                        (named ? std::string("/") + p.output_dir : "");
+    output_ += "/radixft-" + std::to_string(family);
+    announce_output();
+    Bytes go(4 + 4 + 4 + key_.size() + 6 * 4 + output_.size());
     base::WireWriter out(go);
     out.u32(magic);
     out.u32(format);
@@ -226,6 +270,7 @@ void Daemon::on_ready(NodeId from, base::WireReader &in)
                             p.probe_ms, p.minority_wait_ms}) {
         out.u32(static_cast<std::uint32_t>(value));
     }
+    out.bytes(std::as_bytes(std::span(output_)));
     for (const NodeId id : ready_) {
         send(id, launch_tag, go);
     }
@@ -242,6 +287,7 @@ void Daemon::on_go(base::WireReader &in)
                        &p.probe_ms, &p.minority_wait_ms}) {
         *value = static_cast<int>(in.u32());
     }
+    const auto output = in.rest();
     if (!in.complete() || their_format != format || session_ || self_ >= daemons ||
         !p.fault().empty()) {
         ++dropped_;
@@ -249,6 +295,7 @@ void Daemon::on_go(base::WireReader &in)
     }
     parameters() = p;
     std::copy(key.begin(), key.end(), key_.begin());
+    output_.assign(reinterpret_cast<const char *>(output.data()), output.size());
     begin(daemons);
 }
 
@@ -265,6 +312,15 @@ void Daemon::begin(std::uint32_t daemons)
                            std::strerror(errno));
         }
     }
+    if (self_ != 0) {
+        // A daemon does not keep book of the others, which a stand-in for mpirun needs.
+        for (NodeId id = 0; id < daemons; ++id) {
+            if (orte_proc_t *const proc = daemon_object(id); proc != nullptr) {
+                ORTE_FLAG_SET(proc, ORTE_PROC_FLAG_ALIVE);
+                proc->state = ORTE_PROC_STATE_RUNNING;
+            }
+        }
+    }
     sealer_.emplace(key_);
     session_ = std::make_unique<Session>(p.engine(), self_, daemons, monotonic_now(),
                                          log_.is_open() ? &log_ : nullptr);
@@ -277,6 +333,21 @@ void Daemon::begin(std::uint32_t daemons)
     arm_timer();
 }
 
+void Daemon::check_leaving()
+{
+    if (!ORTE_PROC_IS_HNP || !orte_orteds_term_ordered ||
+        ++leaving_ticks_ % leaving_patience != 0) {
+        return;
+    }
+    if (!session_ && orte_process_info.num_procs > 1 && leaving_ticks_ > 2 * leaving_patience) {
+        // The launch failed. Who has not called by now was told nothing, and ends by itself when it
+        // finds nobody here.
+        ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);
+        return;
+    }
+    channel_broke("daemons that were told to leave are still there");
+}
+
 void Daemon::check_launch(base::Time now)
 {
     const int wait = parameters().launch_wait_ms;
@@ -285,15 +356,21 @@ void Daemon::check_launch(base::Time now)
         now - started_at_ < base::Duration::from_ms(wait)) {
         return;
     }
+    // Nobody is ready before all have called: who has not is the culprit, if there is one.
+    std::string silent;
     std::string missing;
     for (NodeId id = 1; id < orte_process_info.num_procs; ++id) {
-        if (!ready_.contains(id)) {
-            missing += (missing.empty() ? "" : ", ") + host_name(id);
+        if (ready_.contains(id)) {
+            continue;
+        }
+        missing += (missing.empty() ? "" : ", ") + host_name(id);
+        if (contact(id).empty()) {
+            silent += (silent.empty() ? "" : ", ") + host_name(id);
         }
     }
     launch_failed(
         "no sign of readiness within " + std::to_string(wait) +
-        " ms (errmgr_radixft_launch_wait) from: " + missing +
+        " ms (errmgr_radixft_launch_wait) from: " + (silent.empty() ? missing : silent) +
         ". Is the host up, can mpirun's remote shell start a daemon there, and is ompi-ft "
         "installed there too?");
 }

@@ -16,6 +16,7 @@
 #include "orte_glue/radixft/jobs.hpp"
 #include "orte_glue/radixft/parameters.hpp"
 #include "orte_glue/radixft/session.hpp"
+#include "orte_glue/radixft/wind_down.hpp"
 
 #include "opal/ft/base/wire.hpp"
 
@@ -55,6 +56,8 @@ class Daemon {
 
     /// From the error manager: the channel lost its connection to a daemon, or could not get one.
     void connection_lost(NodeId id) noexcept;
+    /// The channel broke to some daemon, and the runtime does not say to which: all are knocked at.
+    void channel_broke(const char *text) noexcept;
     /// At mpirun: the command that had started a daemon ended with an error.
     void launcher_reports(orte_proc_t &daemon) noexcept;
     /// At a daemon: the same as connection_lost(), also for the time before the job has begun.
@@ -72,6 +75,9 @@ class Daemon {
     void end_job(orte_job_t *job, orte_job_state_t state, orte_proc_t *culprit, int code) noexcept;
     /// A daemon went as it was told to: nothing is sent there any more.
     void has_left(NodeId id) noexcept { lost_.insert(id); }
+    /// At a daemon: something happened after which the whole job must end. mpirun learns of it by
+    /// the runtime's own ways; this is for the time after its death.
+    void job_must_end(const std::string &why) noexcept;
     /// After every loss of a daemon while the job ends: is everybody gone?
     void check_all_gone() noexcept;
 
@@ -89,6 +95,7 @@ class Daemon {
     void on_go(base::WireReader &in);
     void begin(std::uint32_t daemons);
     void check_launch(base::Time now);
+    void check_leaving();
     void launch_failed(const std::string &why);
 
     // daemon_messages.cc
@@ -110,17 +117,27 @@ class Daemon {
     void complete(const Gather::Done &done);
     bool gone(NodeId id, const Bytes &signature);
     void end_here(const char *topic);
-    void take_over();
+    bool in_mpi_init(std::uint32_t jobid) const;
     bool in_mpi_init(const orte_proc_t &dead) const;
 
+    // takeover.cc
+    void announce_output() const;
+    void without_mpirun(const membership::View &view);
+    void stand_in();
+    void check_ranks();
+    void check_winding_down();
+    void on_output(opal_buffer_t *buffer);
+    void on_request(orte_process_name_t *sender, opal_buffer_t *buffer);
+
     // summary.cc
-    void summarize() const;
+    void summarize(std::FILE *where) const;
 
     NodeId self_ = 0;
     bool started_ = false;
     Jobs jobs_;
     std::unique_ptr<DeathSpread> spread_;
     std::unique_ptr<Gather> gather_;
+    std::unique_ptr<WindDown> wind_down_;
     std::unique_ptr<Session> session_;
     std::optional<membership::Sealer> sealer_;
     membership::Key key_{};
@@ -142,6 +159,13 @@ class Daemon {
     int exit_code_ = 0;
     bool over_ = false; ///< the job is being ended
     std::uint64_t dropped_ = 0;
+    unsigned leaving_ticks_ = 0;
+    std::optional<base::Time> orphaned_at_; ///< mpirun has been gone since
+    std::string must_end_;                  ///< why, if the job must end
+    std::string output_;                    ///< where the ranks' output goes without mpirun: path
+                                            ///< without its extension
+    std::FILE *stdout_ = nullptr;           ///< open at the daemon that stands in for mpirun
+    std::FILE *stderr_ = nullptr;
     opal_event_t timer_;
     base::Time armed_for_;
     base::Time tick_at_;
@@ -156,5 +180,11 @@ void story(int level, const char *format, ...) noexcept __attribute__((format(pr
 
 /// The host name of a daemon, for messages; "unknown" when there is none.
 std::string host_name(NodeId id);
+
+/// The runtime's object for a daemon; null when it has none.
+orte_proc_t *daemon_object(NodeId id);
+
+/// The contact string of a daemon; empty if the runtime has none, because it has not called yet.
+std::string contact(NodeId id);
 
 } // namespace ft::radixft

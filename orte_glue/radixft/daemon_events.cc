@@ -16,32 +16,6 @@ namespace {
 /// How long a host has to refuse a knock before its daemon is probed through the protocol instead.
 constexpr base::Duration knock_patience = 50_ms;
 
-/// The contact string of a daemon, empty if the runtime has none.
-std::string contact(NodeId id)
-{
-    orte_process_name_t name = *ORTE_PROC_MY_NAME;
-    name.vpid = id;
-    char *uri = nullptr;
-    int rc = OPAL_ERROR;
-    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_PMIX_PROC_URI, &name, &uri, OPAL_STRING);
-    std::string text;
-    if (rc == OPAL_SUCCESS && uri != nullptr) {
-        text = uri;
-        std::free(uri);
-    } else if (id == 0 && orte_process_info.my_hnp_uri != nullptr) {
-        text = orte_process_info.my_hnp_uri;
-    }
-    return text;
-}
-
-orte_proc_t *daemon_object(NodeId id)
-{
-    const orte_job_t *daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
-    return daemons == nullptr ? nullptr
-                              : static_cast<orte_proc_t *>(opal_pointer_array_get_item(
-                                    daemons->procs, static_cast<int>(id)));
-}
-
 } // namespace
 
 void Daemon::connection_lost(NodeId id) noexcept
@@ -70,6 +44,11 @@ void Daemon::connection_lost(NodeId id) noexcept
         }
         if (answer == Knock::refused) {
             self.lost_.insert(id);
+            if (orte_proc_t *const proc = daemon_object(id);
+                proc != nullptr && orte_orteds_term_ordered) {
+                ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
+                self.check_all_gone();
+            }
             self.session_->proof(monotonic_now(), id, membership::ProofKind::refused);
         } else {
             self.session_->suspicion(monotonic_now(), id);
@@ -77,6 +56,20 @@ void Daemon::connection_lost(NodeId id) noexcept
         self.flush();
         self.arm_timer();
     });
+}
+
+void Daemon::channel_broke(const char *text) noexcept
+{
+    story(2, "the channel broke: %s", text);
+    if (!session_ && !ORTE_PROC_IS_HNP) {
+        return;
+    }
+    for (NodeId id = 0; id < orte_process_info.num_procs; ++id) {
+        if (const orte_proc_t *const proc = daemon_object(id);
+            id != self_ && proc != nullptr && ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_ALIVE)) {
+            connection_lost(id);
+        }
+    }
 }
 
 void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
@@ -101,6 +94,11 @@ void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
 
 void Daemon::peer_left(NodeId id) noexcept
 {
+    if (orphaned_at_ && over_) {
+        wind_down_->has_left(id);
+        check_winding_down();
+        return;
+    }
     if (session_ && !orte_orteds_term_ordered) {
         connection_lost(id);
         return;
@@ -156,11 +154,15 @@ void Daemon::flush_glue()
         for (const Outgoing &message : gather_->take_outgoing()) {
             send(message);
         }
+        for (const Outgoing &message : wind_down_->take_outgoing()) {
+            send(message);
+        }
         for (const Gather::Done &done : gather_->take_done()) {
             complete(done);
             again = true;
         }
     }
+    check_winding_down();
     if (waiting_for_spread_ && spread_->everybody_knows()) {
         waiting_for_spread_ = false;
         const std::int64_t us = (monotonic_now() - announced_at_).us();
@@ -180,6 +182,7 @@ void Daemon::on_event(const Event &event)
             if (orte_proc_t *const proc = daemon_object(event.who.id); proc != nullptr) {
                 ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
             }
+            wind_down_->has_left(event.who.id);
             check_all_gone();
         }
         return;
@@ -245,13 +248,10 @@ void Daemon::on_installed(const Event &event)
             }
         }
     }
-    if (event.view->root() == self_ && !ORTE_PROC_IS_HNP) {
-        take_over();
-    }
-    if (event.view->root() != ORTE_PROC_MY_HNP->vpid) {
-        ORTE_PROC_MY_HNP->vpid = event.view->root();
-    }
     apply_view();
+    if (!event.view->contains(0)) {
+        without_mpirun(*event.view);
+    }
     check_all_gone();
 }
 
@@ -303,10 +303,15 @@ bool Daemon::in_mpi_init(const orte_proc_t &dead) const
         // without a client that has broken off, but waits for ever for one that never came.
         return !ORTE_FLAG_TEST(&dead, ORTE_PROC_FLAG_REG) && hosts.front() == self_;
     }
+    return in_mpi_init(dead.name.jobid);
+}
+
+bool Daemon::in_mpi_init(std::uint32_t jobid) const
+{
     // MPI_Init passes the modex and a barrier, or the barrier alone when the modex is left for
     // later.
     const std::uint32_t fences = opal_pmix_base_async_modex ? 1 : 2;
-    const Rank all{dead.name.jobid, every_rank};
+    const Rank all{jobid, every_rank};
     return gather_->completed(encode_signature({&all, 1})) < fences;
 }
 

@@ -36,6 +36,22 @@ void Callbacks::sent(int, orte_process_name_t *, opal_buffer_t *buffer, orte_rml
     OBJ_RELEASE(buffer);
 }
 
+void Callbacks::output(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
+                       orte_rml_tag_t, void *) noexcept
+{
+    if (status == ORTE_SUCCESS && sender->jobid == ORTE_PROC_MY_NAME->jobid) {
+        Daemon::get().on_output(buffer);
+    }
+}
+
+void Callbacks::request(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
+                        orte_rml_tag_t, void *) noexcept
+{
+    if (status == ORTE_SUCCESS && sender->jobid == ORTE_PROC_MY_NAME->jobid) {
+        Daemon::get().on_request(sender, buffer);
+    }
+}
+
 void Callbacks::timer(int, short, void *) noexcept
 {
     Daemon::get().on_timer();
@@ -177,6 +193,10 @@ void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
     case Type::released:
     case Type::wanted:
         used = gather_->on_message(from, type, body);
+        break;
+    case Type::ranks_are:
+    case Type::leave:
+        used = wind_down_->on_message(from, type, body);
         break;
     }
     if (!used) {

@@ -58,7 +58,7 @@ constexpr std::array<Entry, 8> table{{
     {"launch_wait", &Parameters::launch_wait_ms, 0, 3600000, OPAL_INFO_LVL_3,
      "How long mpirun waits, from the start of the launch, for the last daemon to be ready before "
      "it ends the job with "
-     "a message, in milliseconds, 0 to 3600000, default 10000. 0: for ever. Small: a slow launch "
+     "a message, in milliseconds, 0 to 3600000, default 30000. 0: for ever. Small: a slow launch "
      "fails; large: a "
      "host that never answers holds up the job that long."},
     {"failed_exit_code", &Parameters::failed_exit_code, 0, 255, OPAL_INFO_LVL_2,
@@ -67,6 +67,24 @@ constexpr std::array<Entry, 8> table{{
      "ran through its failures counts as a success; another value lets a script tell the "
      "difference. When no rank "
      "survives, mpirun returns the code of the first that died (128 + signal)."},
+}};
+
+struct Folder {
+    const char *name;
+    char *Parameters::*value;
+    mca_base_var_info_lvl_t level;
+    const char *help;
+};
+
+constexpr std::array<Folder, 2> folders{{
+    {"output_dir", &Parameters::output_dir, OPAL_INFO_LVL_2,
+     "Folder for what the ranks print after mpirun has died, on the host of the daemon that takes "
+     "its place (the lowest live one); best one that all hosts share. Unset (the default): the "
+     "folder in which mpirun was started. Nothing is written there while mpirun lives."},
+    {"log_dir", &Parameters::log_dir, OPAL_INFO_LVL_8,
+     "Folder that exists on every host; each daemon writes there the log of everything that "
+     "entered and left its membership engine, from which the run can be repeated. Unset (the "
+     "default): no log. Set: some hundred bytes for each protocol message, heartbeats included."},
 }};
 
 } // namespace
@@ -89,16 +107,16 @@ int register_parameters(const mca_base_component_t *component) noexcept
             return rc;
         }
     }
-    const int rc = mca_base_component_var_register(
-        component, "log_dir",
-        "Folder that exists on every host; each daemon writes there the log of everything that "
-        "entered and left "
-        "its membership engine, from which the run can be repeated. Unset (the default): no log. "
-        "Set: some "
-        "hundred bytes for each protocol message, heartbeats included.",
-        MCA_BASE_VAR_TYPE_STRING, nullptr, 0, static_cast<mca_base_var_flag_t>(0), OPAL_INFO_LVL_8,
-        MCA_BASE_VAR_SCOPE_READONLY, &p.log_dir);
-    return rc < 0 ? rc : OPAL_SUCCESS;
+    for (const Folder &f : folders) {
+        const int rc =
+            mca_base_component_var_register(component, f.name, f.help, MCA_BASE_VAR_TYPE_STRING,
+                                            nullptr, 0, static_cast<mca_base_var_flag_t>(0),
+                                            f.level, MCA_BASE_VAR_SCOPE_READONLY, &(p.*f.value));
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return OPAL_SUCCESS;
 }
 
 membership::Config Parameters::engine() const

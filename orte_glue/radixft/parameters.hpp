@@ -17,9 +17,10 @@ struct Parameters {
     int suspect_ceiling_ms = 5000;
     int probe_ms = 150;
     int minority_wait_ms = 5000;
-    int launch_wait_ms = 10000;
+    int launch_wait_ms = 30000;
     int failed_exit_code = 0;
     char *log_dir = nullptr;
+    char *output_dir = nullptr;
 
     /// As the engine wants them.
     membership::Config engine() const;

@@ -1,4 +1,5 @@
-// The last words of mpirun: who died, when, how it was noticed, how long it took until all knew.
+// The last words of mpirun, or of the daemon that stood in for it: who died, when, how it was
+// noticed, how long it took until all knew.
 #include "orte_glue/radixft/daemon.hpp"
 
 #include <sstream>
@@ -35,7 +36,7 @@ std::string manner(const RankDeath &death)
 
 } // namespace
 
-void Daemon::summarize() const
+void Daemon::summarize(std::FILE *where) const
 {
     if (!spread_ || (spread_->known().empty() && losses_.empty())) {
         return;
@@ -46,7 +47,12 @@ void Daemon::summarize() const
         ranks += hosts.size();
     }
     text << "radixft: " << spread_->known().size() << " of " << ranks << " ranks died";
-    text << (over_ ? ", and the job was ended.\n" : ", the others ran on.\n");
+    if (!must_end_.empty() || !wind_down_->why().empty()) {
+        text << ", and the job was ended: " << (must_end_.empty() ? wind_down_->why() : must_end_)
+             << ".\n";
+    } else {
+        text << (over_ && !orphaned_at_ ? ", and the job was ended.\n" : ", the others ran on.\n");
+    }
     for (const auto &[id, loss] : losses_) {
         if (loss.id == no_node) {
             continue;
@@ -82,7 +88,7 @@ void Daemon::summarize() const
         text << " (epoch " << death.epoch << ")\n";
     }
     const std::string line(74, '-');
-    std::fprintf(stderr, "%s\n%s%s\n", line.c_str(), text.str().c_str(), line.c_str());
+    std::fprintf(where, "%s\n%s%s\n", line.c_str(), text.str().c_str(), line.c_str());
 }
 
 } // namespace ft::radixft

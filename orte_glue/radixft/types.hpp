@@ -53,6 +53,8 @@ enum class Type : std::uint8_t {
     release = 5,        ///< root to daemon: the collective is complete, with everybody's parts
     released = 6,       ///< daemon to a new root: this was released before you became root
     wanted = 7,         ///< root to daemon: this collective still waits for you
+    ranks_are = 8,      ///< daemon to root, after mpirun's death: my ranks have ended, or all must
+    leave = 9,          ///< root to daemon: the job is over
 };
 
 /// A message for another daemon.

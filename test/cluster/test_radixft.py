@@ -20,8 +20,8 @@ import ftcluster  # noqa: E402
 from fttap import check, comment, main  # noqa: E402
 
 RANKS = 8
-DEADLINE = 60
-SWEEP_SECONDS = 10
+DEADLINE = 120
+SWEEP_SECONDS = 30
 RADIXFT = ["--mca", "errmgr", "radixft"]
 
 
@@ -42,6 +42,16 @@ def processes(cluster, pattern):
     return found
 
 
+def appended(folder, extension):
+    """What the stand-in for mpirun wrote."""
+    texts = []
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("radixft-") and name.endswith(extension):
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                texts.append(file.read())
+    return "".join(texts)
+
+
 class Job:
     """mpirun of the test program, from start to verdict."""
 
@@ -50,8 +60,10 @@ class Job:
         self.deaths = deaths
         self.ranks = ranks
         self.marks = cluster.marks()
+        self.folder = os.path.dirname(self.marks.path)
         self.run = cluster.mpirun(
-            *mca, "--mca", "errmgr_base_verbose", "1", "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
+            *mca, "--mca", "errmgr_base_verbose", "1", "--mca", "errmgr_radixft_output_dir",
+            self.folder, "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
             str(deaths), "--marks", self.marks.path, *options,
             deadline=DEADLINE, env=ftcluster.component_env())
         self.end = time.monotonic() + DEADLINE
@@ -64,6 +76,8 @@ class Job:
         self.marks.close()
         if kind is not None:
             self.run.tell()
+            for extension in (".out", ".err"):
+                comment(appended(self.folder, extension))
 
     def ready(self):
         check(self.marks.wait(lambda t: t.startswith("ready"), self.end, self.run),
@@ -80,25 +94,39 @@ class Job:
     def verdict(self, code=0):
         """The run ended by itself, with the right code, and every survivor finished right."""
         check(self.run.wait() == code, f"mpirun's exit code is {self.run.code}, not {code}")
-        known = re.findall(r"survivor (\d+) knows(.*)", self.run.out)
+        return self.judge(self.run.out, self.run.err)
+
+    def verdict_without_mpirun(self):
+        """As verdict(), of a run whose mpirun was killed: the daemons end, and files tell the rest."""
+        check(self.run.wait() == 137, f"the killed mpirun's exit code is {self.run.code}")
+        self.nothing_left(self.end)
+        check(re.search(r"should mpirun die, the job runs on and its output is appended to "
+                        + re.escape(self.folder), self.run.err), "the place was not announced")
+        return self.judge(self.run.out + appended(self.folder, ".out"),
+                          appended(self.folder, ".err"))
+
+    def judge(self, out, last_words):
+        """All survivors know the same, reckoned right, and finished; who died."""
+        known = re.findall(r"survivor (\d+) knows(.*)", out)
         check(len(known) == self.ranks - self.deaths,
               f"{len(known)} survivors reported, not {self.ranks - self.deaths}")
+        check(len(re.findall(r"^finalized", out, re.M)) == len(known), "a survivor did not finish")
         views = {" ".join(sorted(text.split())) for _, text in known}
         check(len(views) == 1, f"the survivors know different things: {sorted(views)}")
         dead = {int(word.split("@")[0]) for word in views.pop().split()}
         check(len(dead) == self.deaths, f"the survivors know of {len(dead)} deaths: {dead}")
         check(not dead & {int(rank) for rank, _ in known}, "a rank that lives was called dead")
         if self.deaths:
-            check(f"radixft: {self.deaths} of {self.ranks} ranks died, the others ran on" in self.run.err,
+            check(f"radixft: {self.deaths} of {self.ranks} ranks died, the others ran on" in last_words,
                   "mpirun's last words are missing")
             for rank in dead:
-                check(re.search(rf"^  rank {rank} on n\d", self.run.err, re.M),
+                check(re.search(rf"^  rank {rank} on n\d", last_words, re.M),
                       f"mpirun's last words do not tell of rank {rank}")
         return dead
 
-    def nothing_left(self):
+    def nothing_left(self, end=None):
         """No process of the job on any host."""
-        end = time.monotonic() + SWEEP_SECONDS
+        end = end or time.monotonic() + SWEEP_SECONDS
         while True:
             left = processes(self.cluster, r"orted|survivors|mpirun -|mpirun\b.*errmgr")
             if not left:
@@ -217,6 +245,11 @@ def requests_fail():
             classes = re.findall(r"^classes (\d+): (\d+) (\d+)$", job.run.out, re.M)
             check(len(classes) == RANKS - 1, f"{len(classes)} ranks came back")
             check({c for _, *both in classes for c in both} == {"75"}, f"the classes are {classes}")
+            check(re.findall(r"^wildcard (\d+): (\d+)$", job.run.out, re.M) == [("3", "75")],
+                  "a receive from any source of whom only the dead is left did not end as it should")
+            anybody = re.findall(r"^anybody \d+: (\d+) early (\d)$", job.run.out, re.M)
+            check(anybody == [("0", "0")] * (RANKS - 1),
+                  f"receives from any source of the living ended like this: {anybody}")
             job.nothing_left()
 
 
@@ -289,6 +322,36 @@ def bad_parameter():
                 job.nothing_left()
 
 
+def missing_on_a_host():
+    """A host on which radixft is not installed is named, and the job ends"""
+    with ftcluster.Cluster(hosts=3) as cluster:
+        path = ftcluster.component_env()["OMPI_MCA_mca_base_component_path"].split(":")[1]
+        cluster.tool("run", "n2", "mount", "-t", "tmpfs", "none", path)
+        with Job(cluster, ranks=3,
+                 mca=[*RADIXFT, "--mca", "errmgr_radixft_launch_wait", "5000"]) as job:
+            code = job.run.wait()
+            check(code not in (0, ftcluster.PAST_DEADLINE), f"mpirun's exit code is {code}")
+            said = " ".join(job.run.err.split())
+            check("(errmgr_radixft_launch_wait) from: n2." in said and "installed there too" in said,
+                  "the message is missing")
+            check("ready" not in job.run.out, "the job ran")
+            job.nothing_left()
+
+
+def host_cut_off_at_launch():
+    """A host that mpirun cannot be reached from is named, the job ends, and so does what was started there"""
+    with ftcluster.Cluster(hosts=3) as cluster:
+        cluster.tool("cut", "n2", "m", "--how", "drop")
+        with Job(cluster, ranks=3,
+                 mca=[*RADIXFT, "--mca", "errmgr_radixft_launch_wait", "5000"]) as job:
+            code = job.run.wait()
+            check(code not in (0, ftcluster.PAST_DEADLINE), f"mpirun's exit code is {code}")
+            check("(errmgr_radixft_launch_wait) from: n2." in " ".join(job.run.err.split()),
+                  "the message is missing")
+            cluster.tool("heal", "n2", "m")
+            job.nothing_left()
+
+
 def stock_does_not_survive():
     """The same fault ends the job under the stock error manager: it is a fault"""
     with ftcluster.Cluster() as cluster:
@@ -298,6 +361,48 @@ def stock_does_not_survive():
             check(job.run.wait() == 137, f"mpirun's exit code is {job.run.code}")
             check("finalized" not in job.run.out, "a rank went on")
 
+
+def mpirun_story(text, deaths, fault, options=(), ranks=RANKS):
+    """A test: run, fault that takes mpirun too, verdict."""
+    def test():
+        with ftcluster.Cluster() as cluster:
+            with Job(cluster, *options, deaths=deaths, ranks=ranks) as job:
+                job.ready()
+                fault(job)
+                job.verdict_without_mpirun()
+    test.__doc__ = text
+    return test
+
+
+def mpirun(job):
+    job.kill("^mpirun", "n0")
+
+
+def mpirun_and_its_successor(job):
+    job.kill("^mpirun", "n0")
+    job.kill("^orted", "n1")
+
+
+def mpirun_then_a_rank(job):
+    job.kill("^mpirun", "n0")
+    job.kill("^/.*survivors", "n2")
+
+
+def mpirun_then_its_successor(job):
+    """The second fault strikes when the first is dealt with."""
+    job.kill("^mpirun", "n0")
+    while "daemon 1 on n1 stands in for it" not in appended(job.folder, ".err"):
+        check(time.monotonic() < job.end, "nobody stands in for mpirun")
+    job.kill("^orted", "n1")
+
+
+MPIRUN_TESTS = [
+    mpirun_story("mpirun is killed: the job runs to its end", 2, mpirun),
+    mpirun_story("mpirun and the daemon next in line are killed at once", 4, mpirun_and_its_successor),
+    mpirun_story("mpirun is killed, and then the daemon that stands in for it", 4,
+                 mpirun_then_its_successor),
+    mpirun_story("mpirun is killed, and then a rank", 3, mpirun_then_a_rank),
+]
 
 RANK_TESTS = [
     no_failure,
@@ -311,6 +416,8 @@ RANK_TESTS = [
     failed_exit_code,
     death_before_init,
     bad_parameter,
+    missing_on_a_host,
+    host_cut_off_at_launch,
     stock_does_not_survive,
 ]
 
@@ -324,5 +431,5 @@ NODE_TESTS = [
 ]
 
 if __name__ == "__main__":
-    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS}[sys.argv[1]] if len(sys.argv) > 1
-         else RANK_TESTS + NODE_TESTS)
+    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS, "mpirun": MPIRUN_TESTS}[sys.argv[1]]
+         if len(sys.argv) > 1 else RANK_TESTS + NODE_TESTS + MPIRUN_TESTS)

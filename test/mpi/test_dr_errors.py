@@ -9,6 +9,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
 
+import ftmanual  # noqa: E402
 import fttap  # noqa: E402
 
 BUILD = os.environ["FT_BUILD"]
@@ -104,18 +105,7 @@ def inert_unless_named():
 
 def settings_agree_with_the_manual():
     """the manual page describes every parameter with its default, and no other"""
-    listing = subprocess.run(["ompi_info", "--param", "pml", "dr", "--level", "9", "--parsable"],
-                             stdout=subprocess.PIPE, text=True, check=True).stdout
-    registered = dict(re.findall(r"param:pml_dr_(\w+):value:(.*)", listing))
-    page = os.path.join(os.environ["FT_TOP"], "ompi", "mca", "pml", "dr", "mca_pml_dr.7")
-    with open(page, encoding="utf-8") as file:
-        described = dict(re.findall(r"^\.BR pml_dr_(\w+) \" \(default (.*?)[,)]", file.read(), re.M))
-    fttap.check(registered and set(registered) == set(described),
-                f"only registered: {set(registered) - set(described)}; "
-                f"only described: {set(described) - set(registered)}")
-    for name, value in registered.items():
-        fttap.check(described[name] == (value or "none"),
-                    f"{name}: {value!r} registered, {described[name]!r} described")
+    ftmanual.agree("pml", "dr", "ompi/mca/pml/dr")
 
 
 fttap.main([out_of_range, unknown_words, contradictions, lost_peer, broken_pipe,

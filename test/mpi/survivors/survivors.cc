@@ -7,9 +7,10 @@
 // error. The lowest survivor gathers the sum of the survivors' squared ranks by point-to-point
 // messages and sends it back; a wrong sum is an error. With --wait-for, all others first wait in
 // MPI_Recv for a message that this rank never sends, and then send to it: both calls must return
-// with the error class of a dead rank. Then all finalize, but for the held rank,
-// which computes on for ever. At the end each rank prints "survivor R knows V@E V@E ..." (who died,
-// in which epoch) and "finalized R".
+// with the error class of a dead rank. So must a receive from any source of a communicator in which
+// only that rank is left; one of MPI_COMM_WORLD must go on waiting, since others can still send.
+// Then all finalize, but for the held rank, which computes on for ever. At the end each rank prints
+// "survivor R knows V@E V@E ..." (who died, in which epoch) and "finalized R".
 #include <mpi.h>
 
 #include "opal/process/deaths.hpp"
@@ -136,6 +137,40 @@ bool right_sum(int me, int size)
     return sum == want;
 }
 
+int class_of(int rc)
+{
+    int error = MPI_SUCCESS;
+    MPI_Error_class(rc, &error);
+    return error;
+}
+
+/// Waits in several ways for `dead`, which never sends, and prints what comes of it.
+void wait_for_the_dead(int dead, int me, MPI_Comm pair)
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int word = 0;
+    int any = 0;
+    MPI_Request anybody = MPI_REQUEST_NULL;
+    MPI_Irecv(&any, 1, MPI_INT, MPI_ANY_SOURCE, 8, MPI_COMM_WORLD, &anybody);
+    const int received =
+        class_of(MPI_Recv(&word, 1, MPI_INT, dead, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    const int sent = class_of(MPI_Send(&word, 1, MPI_INT, dead, 7, MPI_COMM_WORLD));
+    std::printf("classes %d: %d %d\n", me, received, sent);
+    if (pair != MPI_COMM_NULL) {
+        MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
+        const int rc = MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 7, pair, MPI_STATUS_IGNORE);
+        std::printf("wildcard %d: %d\n", me, class_of(rc));
+    }
+    int done = 0;
+    int rc = MPI_Test(&anybody, &done, MPI_STATUS_IGNORE);
+    if (rc == MPI_SUCCESS && done == 0) {
+        MPI_Send(&me, 1, MPI_INT, me, 8, MPI_COMM_WORLD);
+        rc = MPI_Wait(&anybody, MPI_STATUS_IGNORE);
+    }
+    std::printf("anybody %d: %d early %d\n", me, class_of(rc), done);
+    std::fflush(stdout);
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -150,6 +185,11 @@ int main(int argc, char **argv)
     int size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm pair = MPI_COMM_NULL;
+    if (o.wait_for >= 0) {
+        const bool in_pair = me == o.wait_for || me == (o.wait_for + 1) % size;
+        MPI_Comm_split(MPI_COMM_WORLD, in_pair ? 0 : MPI_UNDEFINED, me, &pair);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     if (me == 0 || o.hold >= 0 || o.wait_for >= 0) {
         mark(o.marks, "ready " + std::to_string(me));
@@ -163,16 +203,7 @@ int main(int argc, char **argv)
                o.seconds;
     };
     if (o.wait_for >= 0 && me != o.wait_for) {
-        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-        int never = 0;
-        int received = MPI_SUCCESS;
-        int sent = MPI_SUCCESS;
-        const int rc =
-            MPI_Recv(&never, 1, MPI_INT, o.wait_for, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Error_class(rc, &received);
-        MPI_Error_class(MPI_Send(&never, 1, MPI_INT, o.wait_for, 7, MPI_COMM_WORLD), &sent);
-        std::printf("classes %d: %d %d\n", me, received, sent);
-        std::fflush(stdout);
+        wait_for_the_dead(o.wait_for, me, pair);
     }
     while (me == o.hold || (o.hold < 0 && ft::process::death_count() < o.deaths)) {
         int flag = 0;

@@ -28,6 +28,9 @@ void leave_broken_clients_to_pmix() noexcept;
 bool failed_rank(const orte_proc_t &rank, orte_proc_state_t state);
 /// Whether `state` is one in which the channel reports trouble with a peer.
 bool channel_trouble(orte_proc_state_t state);
+/// Whether the runtime calls for the end because its channel to one peer broke. It does so when a
+/// write meets a connection that the peer has just closed, which is no reason to end anything.
+bool channel_broke(const char *text);
 /// Tells Daemon of a local rank that failed in `state`.
 void report_rank(const orte_proc_t &rank, orte_proc_state_t state) noexcept;
 

@@ -51,6 +51,13 @@ bool failed_rank(const orte_proc_t &rank, orte_proc_state_t state)
            state == ORTE_PROC_STATE_SENSOR_BOUND_EXCEEDED || state == ORTE_PROC_STATE_COMM_FAILED;
 }
 
+bool channel_broke(const char *text)
+{
+    // The text ends with the place in the runtime's source that gave up.
+    return std::strstr(text, "FORCE-TERMINATE") != nullptr &&
+           std::strstr(text, "/oob/tcp/") != nullptr;
+}
+
 void report_rank(const orte_proc_t &rank, orte_proc_state_t state) noexcept
 {
     const bool by_signal =

@@ -42,6 +42,7 @@ void on_rank_state(orte_job_t *job, orte_proc_t *rank, orte_proc_state_t state)
 {
     if (state == ORTE_PROC_STATE_FAILED_TO_START || state == ORTE_PROC_STATE_FAILED_TO_LAUNCH) {
         rank->state = state;
+        Daemon::get().job_must_end("a rank could not be started");
         // The state machine reports them together, when the last of this daemon's ranks was tried.
         if (++job->num_terminated == job->num_local_procs) {
             ORTE_ACTIVATE_JOB_STATE(job, state == ORTE_PROC_STATE_FAILED_TO_START
@@ -53,6 +54,7 @@ void on_rank_state(orte_job_t *job, orte_proc_t *rank, orte_proc_state_t state)
     if (state == ORTE_PROC_STATE_CALLED_ABORT) {
         rank->state = state;
         report_to_mpirun(rank);
+        Daemon::get().job_must_end("rank " + std::to_string(rank->name.vpid) + " called MPI_Abort");
         if (!ORTE_FLAG_TEST(rank, ORTE_PROC_FLAG_WAITPID)) {
             return; // its end comes by itself
         }
@@ -135,7 +137,6 @@ void abort_daemon(int code, char *format, ...) noexcept
     if (orte_abnormal_term_ordered) {
         return;
     }
-    orte_abnormal_term_ordered = true;
     char text[512] = "";
     if (format != nullptr) {
         va_list arguments;
@@ -143,6 +144,11 @@ void abort_daemon(int code, char *format, ...) noexcept
         std::vsnprintf(text, sizeof text, format, arguments);
         va_end(arguments);
     }
+    if (channel_broke(text)) {
+        Daemon::get().channel_broke(text);
+        return;
+    }
+    orte_abnormal_term_ordered = true;
     orte_show_help("help-errmgr-radixft.txt", "runtime-abort", true, orte_process_info.nodename,
                    text);
     ORTE_UPDATE_EXIT_STATUS(code);

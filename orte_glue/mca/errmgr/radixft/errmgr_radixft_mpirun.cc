@@ -193,6 +193,10 @@ void abort_job(int code, char *format, ...) noexcept
         std::vsnprintf(text, sizeof text, format, arguments);
         va_end(arguments);
     }
+    if (channel_broke(text)) {
+        Daemon::get().channel_broke(text);
+        return;
+    }
     orte_show_help("help-errmgr-radixft.txt", "runtime-abort", true, orte_process_info.nodename,
                    text);
     if (orte_never_launched) {

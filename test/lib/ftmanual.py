@@ -1,0 +1,30 @@
+"""Holds a component's man page and its MCA parameters together."""
+
+import os
+import re
+import subprocess
+
+from fttap import check
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+
+
+def ompi_info(*arguments, env=None):
+    """What ompi_info prints."""
+    return subprocess.run(["ompi_info", *arguments], stdout=subprocess.PIPE, text=True, check=True,
+                          env=env).stdout
+
+
+def agree(framework, component, folder, env=None):
+    """The page in folder describes every parameter with its default, and no other."""
+    prefix = f"{framework}_{component}"
+    listing = ompi_info("--param", framework, component, "--level", "9", "--parsable", env=env)
+    registered = dict(re.findall(rf"param:{prefix}_(\w+):value:(.*)", listing))
+    with open(os.path.join(TOP, folder, f"mca_{prefix}.7"), encoding="utf-8") as page:
+        described = dict(re.findall(rf"^\.BR {prefix}_(\w+) \" \(default (.*?)[,)]", page.read(), re.M))
+    check(registered and set(registered) == set(described),
+          f"only registered: {set(registered) - set(described)}; "
+          f"only described: {set(described) - set(registered)}")
+    for name, value in registered.items():
+        check(described[name] == (value or "none"),
+              f"{name}: {value!r} registered, {described[name]!r} described")
