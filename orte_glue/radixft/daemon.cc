@@ -23,6 +23,19 @@ constexpr unsigned leaving_patience = 10;
 constexpr std::uint32_t format = 1;
 constexpr std::uint32_t magic = 0x78646172; // "radx"
 
+/// Whether a process of one of this daemon's ranks exists, whatever the runtime's books say.
+bool children_exist()
+{
+    for (int i = 0; i < orte_local_children->size; ++i) {
+        const auto *const child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child != nullptr && child->pid > 0 && ::kill(child->pid, 0) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 } // namespace
 
 base::Time monotonic_now() noexcept
@@ -335,17 +348,26 @@ void Daemon::begin(std::uint32_t daemons)
 
 void Daemon::check_leaving()
 {
-    if (!ORTE_PROC_IS_HNP || !orte_orteds_term_ordered ||
-        ++leaving_ticks_ % leaving_patience != 0) {
+    if (!orte_orteds_term_ordered || wind_down_->leaving() || ++leaving_ticks_ % leaving_patience != 0) {
         return;
     }
-    if (!session_ && orte_process_info.num_procs > 1 && leaving_ticks_ > 2 * leaving_patience) {
+    const unsigned patience_over = leaving_ticks_ / leaving_patience;
+    bool leave = false;
+    if (!ORTE_PROC_IS_HNP) {
+        // The order to leave can overtake the start of a rank, whose end then goes uncounted.
+        leave = patience_over >= 10 || (patience_over >= 2 && !children_exist());
+    } else if (!session_ && orte_process_info.num_procs > 1) {
         // The launch failed. Who has not called by now was told nothing, and ends by itself when it
         // finds nobody here.
-        ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);
-        return;
+        leave = patience_over >= 3;
+    } else {
+        leave = patience_over >= 30;
+        channel_broke("daemons that were told to leave are still there");
     }
-    channel_broke("daemons that were told to leave are still there");
+    if (leave) {
+        story(1, "waits no longer for what has not ended, and leaves");
+        ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);
+    }
 }
 
 void Daemon::check_launch(base::Time now)

@@ -7,6 +7,12 @@ namespace {
 
 int register_params() noexcept
 {
+    // The runtime sleeps for this long between the signals with which it ends its ranks, and sleeps
+    // again; a daemon that sleeps is silent, and the others would evict it. A user's own setting
+    // stands.
+    if (ft::radixft::requested()) {
+        setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
+    }
     return ft::radixft::register_parameters(&mca_errmgr_radixft_component.base_version);
 }
 
