@@ -348,7 +348,8 @@ void Daemon::begin(std::uint32_t daemons)
 
 void Daemon::check_leaving()
 {
-    if (!orte_orteds_term_ordered || wind_down_->leaving() || ++leaving_ticks_ % leaving_patience != 0) {
+    if (!orte_orteds_term_ordered || wind_down_->leaving() ||
+        ++leaving_ticks_ % leaving_patience != 0) {
         return;
     }
     const unsigned patience_over = leaving_ticks_ / leaving_patience;

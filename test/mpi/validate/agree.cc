@@ -1,12 +1,13 @@
 // All survivors agree on who has failed.
 //
-// usage: agree DEAD WHEN [ROUNDS]
+// usage: agree DEAD WHEN [ROUNDS [info]]
 //   DEAD   ranks that kill themselves: none, 2, 1,3 or 0-2
 //   WHEN   known: before the others call, who wait until they have heard of it
 //          before: before the others call, who do not wait
 //          during: while the others are calling, again and again
 //          later: after the first call has returned
 //   ROUNDS further calls at the end (3)
+//   info   loose semantics, by the communicator's info key
 // Every survivor prints "rank R set S" with what it knows in the end, and compares it with the
 // others' by messages.
 #include "check.hpp"
@@ -59,6 +60,18 @@ void compare(const std::set<int> &dead)
     that(mine == theirs, "rank %d holds another set", left);
 }
 
+/// Anything but the two words is ignored.
+void choose_by_info()
+{
+    for (const char *word : {"strict", "loose", "sloppy"}) {
+        MPI_Info info = MPI_INFO_NULL;
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "mpi_ft_semantics", word);
+        is(MPI_Comm_set_info(MPI_COMM_WORLD, info), MPI_SUCCESS, "MPI_Comm_set_info");
+        MPI_Info_free(&info);
+    }
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -70,6 +83,9 @@ int main(int argc, char **argv)
     const bool dies = doomed.count(me) != 0;
     is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
     int count = 0;
+    if (argc > 4) {
+        choose_by_info();
+    }
     if (when == "later") {
         count = validate_all();
         that(count == 0, "%d failures before any", count);

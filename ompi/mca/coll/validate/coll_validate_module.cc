@@ -85,6 +85,26 @@ opal_class_t module_class = {"ft_coll_validate_module",
                              nullptr,
                              sizeof(Module)};
 
+/// Info key of a communicator: strict or loose. Another value changes nothing, as MPI wants it of
+/// what an implementation does not know. \return what holds now, for MPI_Comm_get_info
+char *take_semantics(opal_infosubscriber_t *object, char * /*key*/, char *value) noexcept
+{
+    static char strict[] = "strict";
+    static char loose[] = "loose";
+    const validate::Lock lock;
+    validate::Record *record =
+        validate::service().find(reinterpret_cast<ompi_communicator_t *>(object));
+    if (record == nullptr) {
+        return nullptr;
+    }
+    if (std::strcmp(value, strict) == 0) {
+        record->semantics = validate::Semantics::strict;
+    } else if (std::strcmp(value, loose) == 0) {
+        record->semantics = validate::Semantics::loose;
+    }
+    return record->semantics == validate::Semantics::strict ? strict : loose;
+}
+
 int enable(mca_coll_base_module_t *base, ompi_communicator_t *comm) noexcept
 try {
     Module &module = Module::of(base);
@@ -108,7 +128,9 @@ try {
     }
     const validate::Lock lock;
     module.record = service.attach(comm);
-    return OMPI_SUCCESS;
+    char key[] = "mpi_ft_semantics";
+    char unset[] = "";
+    return opal_infosubscribe_subscribe(&comm->super, key, unset, take_semantics);
 } catch (...) {
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
