@@ -119,6 +119,13 @@ AC_DEFUN([FT_CHECK_ISAL], [
     AC_SUBST([ISAL_LIBS])
 ])
 
+dnl FT_CHECK_EVENT: Debian's Open MPI uses libevent as a library of its own; one that brings its own exports it itself.
+AC_DEFUN([FT_CHECK_EVENT], [
+    EVENT_LIBS=
+    AC_CHECK_LIB([event_core], [event_del], [EVENT_LIBS=-levent_core])
+    AC_SUBST([EVENT_LIBS])
+])
+
 dnl FT_CHECK_CMOCKA: needed by `make check` alone, which says so if it is missing.
 AC_DEFUN([FT_CHECK_CMOCKA], [
     ft_cmocka=yes

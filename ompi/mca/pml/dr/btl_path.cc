@@ -18,6 +18,22 @@ constexpr std::size_t least_payload = 64;
 
 mca::BlockPool descriptors;
 
+/// Paths over btl/tcp, looked at in turn.
+struct Watch {
+    Mutex lock; ///< behind a peer's, before that of who is busy
+    std::vector<BtlPath *> paths;
+    std::size_t next = 0;
+};
+Watch watch;
+/// Beyond that many paths a pass looks at a part of them.
+constexpr std::size_t watched_at_a_time = 64;
+
+/// In place of the callback of a descriptor that btl/tcp has failed and may fail once more.
+void ignore(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
+            mca_btl_base_descriptor_t * /*des*/, int /*status*/) noexcept
+{
+}
+
 const char *component_name(const mca_btl_base_module_t *btl) noexcept
 {
     return btl->btl_component->btl_version.mca_component_name;
@@ -126,12 +142,41 @@ bool add_paths(PeerState &peer, base::Time present)
     for (auto &path : peer.paths) {
         path->queues = peer.paths.size() > 1 && std::strcmp(component_name(path->btl), "tcp") == 0;
     }
+    {
+        Guard guard(watch.lock);
+        for (auto &path : peer.paths) {
+            path->tcp = TcpEndpoint::of(path->btl, path->endpoint);
+            if (path->tcp != nullptr) {
+                watch.paths.push_back(path.get());
+            }
+        }
+    }
     if (parameters().eager_limit != 0) {
         eager = parameters().eager_limit;
     }
     peer.eager_limit = static_cast<std::uint32_t>(
         std::min({eager, std::size_t{peer.engine.fragment_bytes()}, tx_pools().largest_payload()}));
     return true;
+}
+
+void watch_connections() noexcept
+{
+    Guard guard(watch.lock);
+    for (std::size_t n = std::min(watch.paths.size(), watched_at_a_time); n != 0; --n) {
+        watch.next = watch.next + 1 < watch.paths.size() ? watch.next + 1 : 0;
+        BtlPath &path = *watch.paths[watch.next];
+        if (path.tcp->forget_halves() && !__atomic_load_n(&path.broken, __ATOMIC_ACQUIRE)) {
+            // Nobody calls back for that fragment.
+            path.note_error();
+            peers().mark_busy(*path.peer);
+        }
+    }
+}
+
+void stop_watching(const PeerState &peer) noexcept
+{
+    Guard guard(watch.lock);
+    std::erase_if(watch.paths, [&](const BtlPath *path) { return path->peer == &peer; });
 }
 
 void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
@@ -142,6 +187,7 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
     if (OPAL_UNLIKELY(status < 0)) {
         path.note_error();
         path.stale = true;
+        des->des_cbfunc = ignore;
     }
     const base::Time present = now();
     {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ompi/mca/pml/dr/list.hpp"
+#include "ompi/mca/pml/dr/tcp_endpoint.hpp"
 #include "ompi/mca/pml/dr/tx_vfrag.hpp"
 #include "opal/ft/base/time.hpp"
 #include "opal/ft/reliability/path_set.hpp"
@@ -46,6 +47,7 @@ struct BtlPath {
     bool stale = false;     ///< a failed send may still be in the BTL's lists: never free it
     bool broken = false;    ///< noted by callbacks, atomically; handled by progress
     bool checksum = true;
+    TcpEndpoint *tcp = nullptr;                 ///< what `endpoint` is, if it is that
     mca_btl_base_descriptor_t *stuck = nullptr; ///< the BTL had no room for it: try again
     Descriptor *stuck_record = nullptr;
     std::string name; ///< BTL and number of the module among its kind: "tcp[1]"
@@ -62,6 +64,11 @@ void control_complete(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpo
 /// The BTLs' error callback: notes the error for every path that is concerned.
 void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *process,
                char *information) noexcept;
+
+/// Tidies up after connections of btl/tcp that broke. Whoever makes progress calls it at each pass.
+void watch_connections() noexcept;
+/// The peer's endpoints go away.
+void stop_watching(const PeerState &peer) noexcept;
 
 /// Free list of Descriptors.
 Descriptor *new_descriptor() noexcept;

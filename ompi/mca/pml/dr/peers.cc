@@ -141,6 +141,7 @@ void Peers::forget(ompi_proc_t *proc) noexcept
     }
     Completions done;
     Guard guard(peer->lock);
+    stop_watching(*peer);
     for (auto &path : peer->paths) {
         path->removed = true;
     }

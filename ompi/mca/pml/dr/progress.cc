@@ -19,6 +19,7 @@ base::Time next_report; ///< of the sums so far; by whom has the turn
 
 int progress() noexcept
 {
+    watch_connections();
     // opal_progress re-enters: completing a request may call MPI, which waits, which comes here.
     const std::uint64_t latest = process::news();
     const bool news = latest != news_seen;
