@@ -141,6 +141,9 @@ bool add_paths(PeerState &peer, base::Time present)
     }
     for (auto &path : peer.paths) {
         path->queues = peer.paths.size() > 1 && std::strcmp(component_name(path->btl), "tcp") == 0;
+        // With several, what waits for a dead one has been acknowledged by way of another, and the
+        // user's memory may be gone when it is written after all.
+        path->in_place = path->in_place && peer.paths.size() == 1;
     }
     {
         Guard guard(watch.lock);

@@ -39,7 +39,8 @@ struct BtlPath {
     mca_btl_base_endpoint_t *endpoint = nullptr;
     PathId id = reliability::no_path;
     bool has_sendi = false;
-    bool in_place = false;  ///< the BTL sends from where the bytes are, without a copy of its own
+    bool in_place =
+        false; ///< sent from where the bytes are: the BTL can, and no other path leads there
     bool queues = false;    ///< never asked to send at once
     bool gathers = false;   ///< keeps fragments back until it is told to flush
     bool unflushed = false; ///< has been given some since
