@@ -426,12 +426,13 @@ RANK_TESTS = [
     abort_ends_all,
     exit_code_is_kept,
     failed_exit_code,
-    death_before_init,
     bad_parameter,
     missing_on_a_host,
     host_cut_off_at_launch,
     stock_does_not_survive,
 ]
+
+LAUNCH_TESTS = [death_before_init]
 
 NODE_TESTS = [
     story("A daemon is killed: its ranks die with it, the others know and run on", 2, daemon),
@@ -443,5 +444,6 @@ NODE_TESTS = [
 ]
 
 if __name__ == "__main__":
-    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS, "mpirun": MPIRUN_TESTS}[sys.argv[1]]
-         if len(sys.argv) > 1 else RANK_TESTS + NODE_TESTS + MPIRUN_TESTS)
+    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS, "mpirun": MPIRUN_TESTS,
+          "launch": LAUNCH_TESTS}[sys.argv[1]]
+         if len(sys.argv) > 1 else RANK_TESTS + LAUNCH_TESTS + NODE_TESTS + MPIRUN_TESTS)
