@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "test", "harness"))
 
 import manifest  # noqa: E402
+import parts  # noqa: E402
 import supervisor  # noqa: E402
 import tap  # noqa: E402
 
@@ -148,11 +149,23 @@ def manifests_are_checked():
     return all("tests.list:" in error_of(line) for line in bad) and not error_of("# x\n\nn 1 soak true")
 
 
+def the_time_of_every_part_is_added_up():
+    clock = parts.Clock(90)
+    clock.add("cluster/radixft/nodes", 60, 1)
+    clock.add("sim/membership/swarm", 120, 2)
+    clock.add("mpi/matrix/dgram", 30, 1)
+    clock.add("mpi/matrix/dr", 45, 1)
+    lines = [" ".join(line.split()) for line in clock.lines()]
+    return lines == ["building 1.5 min", "btl/dgram 0.5 of 4 min", "errmgr/radixft 2.0 of 8 min",
+                     "pml/dr and btl/fault 0.8 of 21 min"]
+
+
 CASES = [
     a_good_test_passes, a_failed_case_is_seen, bad_tap_is_a_problem, a_skip_of_everything_says_why,
     a_crash_is_seen, the_deadline_holds_for_all_descendants, where_it_stood_is_told,
     what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
+    the_time_of_every_part_is_added_up,
 ]
 
 
