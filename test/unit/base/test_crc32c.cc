@@ -111,6 +111,33 @@ void combination_handles_long_tails(void **)
     assert_int_equal(left, right);
 }
 
+/// All lengths around the blocks of the folding, at all places within a word, and long ones.
+void copying_gives_the_bytes_and_their_sum(void **)
+{
+    constexpr std::size_t most = 70'000;
+    static const auto data = random_bytes<most + 16>(11);
+    static std::array<std::byte, most + 32> to;
+    std::size_t wrong = 0;
+    const auto check = [&](std::size_t length, std::size_t from_at, std::size_t to_at) {
+        const auto from = std::span(data).subspan(from_at, length);
+        to.fill(std::byte{0x5a});
+        const std::uint32_t sum = copy_crc32c(std::span(to).subspan(to_at, length), from);
+        const bool whole = std::memcmp(to.data() + to_at, from.data(), length) == 0;
+        const bool kept = (to_at == 0 || to[to_at - 1] == std::byte{0x5a}) &&
+                          to[to_at + length] == std::byte{0x5a};
+        wrong += sum != by_definition(from) || !whole || !kept ? 1 : 0;
+    };
+    for (std::size_t length = 0; length < 1100; ++length) {
+        check(length, length % 9, length % 7);
+    }
+    for (const std::size_t length : {4095UL, 4096UL, 4097UL, 32'640UL, 65'536UL, most}) {
+        for (std::size_t shift = 0; shift < 3; ++shift) {
+            check(length, shift, 5 * shift);
+        }
+    }
+    assert_int_equal(wrong, 0);
+}
+
 void every_flip_of_one_or_two_bits_is_seen(void **)
 {
     auto data = random_bytes<40>(3);
@@ -141,6 +168,7 @@ int main()
         cmocka_unit_test(every_length_matches_the_definition),
         cmocka_unit_test(pieces_give_the_sum_of_the_whole),
         cmocka_unit_test(combination_handles_long_tails),
+        cmocka_unit_test(copying_gives_the_bytes_and_their_sum),
         cmocka_unit_test(every_flip_of_one_or_two_bits_is_seen),
     };
     return cmocka_run_group_tests_name("crc32c", tests, nullptr, nullptr);
