@@ -172,6 +172,7 @@ void watch_connections() noexcept
             // Nobody calls back for that fragment.
             path.note_error();
             peers().mark_busy(*path.peer);
+            peers().call_for_pass();
         }
     }
 }
@@ -199,10 +200,12 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
             descriptor->returned = true;
         } else {
             path.peer->descriptor_done(descriptor, present);
+            path.peer->call_again();
         }
     }
     if (OPAL_UNLIKELY(status < 0)) {
         peers().mark_busy(*path.peer);
+        peers().call_for_pass();
     }
 }
 
@@ -213,6 +216,7 @@ void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t *
         auto &path = *static_cast<BtlPath *>(des->des_cbdata);
         path.note_error();
         peers().mark_busy(*path.peer);
+        peers().call_for_pass();
     }
 }
 
@@ -232,6 +236,7 @@ void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *proc
             if (btl == nullptr || path->btl == btl) {
                 path->note_error();
                 peers().mark_busy(peer);
+                peers().call_for_pass();
             }
         }
     });

@@ -276,11 +276,32 @@ bool PeerState::progress(base::Time present, Completions &done) noexcept
     }
     if (OPAL_UNLIKELY(lost)) {
         fail_peer(*this, MPIX_ERR_UNREACHABLE);
+        peers().call_for_pass();
         return true;
     }
     transmit(present);
     Guard guard(lock);
     return !idle();
+}
+
+void PeerState::call_again() const noexcept
+{
+    bool now = (engine.unreachable() ? error == MPI_SUCCESS : !engine.calm()) ||
+               waiting_ != nullptr || !pending.empty() || !data.empty();
+    for (const auto &path : paths) {
+        now = now || path->stuck != nullptr ||
+              (__atomic_load_n(&path->broken, __ATOMIC_ACQUIRE) && !path->removed);
+    }
+    if (now) {
+        peers().call_for_pass();
+        return;
+    }
+    base::Time when = engine.next_deadline();
+    if (!sends.empty() || !receives.empty()) {
+        when =
+            std::min(when, std::max(last_heard, last_ping_) + parameters().engine.probe_interval);
+    }
+    peers().call_for_pass_at(when);
 }
 
 void PeerState::report_events() noexcept

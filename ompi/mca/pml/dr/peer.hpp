@@ -52,6 +52,8 @@ class PeerState {
     bool progress(base::Time now, Completions &done) noexcept;
     /// The paths' errors that callbacks noted.
     void take_path_errors(base::Time now) noexcept;
+    /// Says when `progress` is to be called next. After whatever changed the engine's state.
+    void call_again() const noexcept;
 
     /// A descriptor came back from its BTL.
     void descriptor_done(Descriptor *descriptor, base::Time now) noexcept;

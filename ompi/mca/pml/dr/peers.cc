@@ -156,6 +156,7 @@ void Peers::mark_busy(PeerState &peer) noexcept
         try {
             busy_.push_back(&peer);
             peer.busy = true;
+            call_for_pass();
         } catch (...) {
             // Tried again with the next fragment or request.
         }
@@ -175,12 +176,16 @@ void Peers::keep_alive(base::Time present) noexcept
             peer.ping_if_silent(interval, present);
         }
         mark_busy(peer);
+        call_for_pass();
     });
 }
 
 int Peers::progress(base::Time present) noexcept
 {
     int completed = 0;
+    // Whatever is called for from here on is called for anew: each peer does when it is left.
+    __atomic_store_n(&pass_wanted_, false, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&pass_at_, base::Time::never().ns(), __ATOMIC_SEQ_CST);
     for (std::size_t i = 0;;) {
         PeerState *peer = nullptr;
         {
@@ -229,6 +234,7 @@ void Peers::flush_acks() noexcept
         Guard guard(peer.lock);
         peer.engine.flush_acks();
     });
+    call_for_pass();
 }
 
 } // namespace ft::dr

@@ -41,6 +41,23 @@ class Peers {
 
     /// Makes progress call the peer's until it has nothing to do.
     void mark_busy(PeerState &peer) noexcept;
+    /// The next pass is to be made at once, or at the latest when it is that time.
+    void call_for_pass() noexcept { __atomic_store_n(&pass_wanted_, true, __ATOMIC_RELEASE); }
+    void call_for_pass_at(base::Time when) noexcept
+    {
+        std::int64_t known = __atomic_load_n(&pass_at_, __ATOMIC_RELAXED);
+        while (when.ns() < known &&
+               !__atomic_compare_exchange_n(&pass_at_, &known, when.ns(), true, __ATOMIC_RELEASE,
+                                            __ATOMIC_RELAXED)) {
+        }
+    }
+    /// Whether a pass would find something to do. Without this, who waits for a message would look
+    /// at every peer between any two looks at the network.
+    bool pass_due(base::Time now) const noexcept
+    {
+        return __atomic_load_n(&pass_wanted_, __ATOMIC_RELAXED) ||
+               now.ns() >= __atomic_load_n(&pass_at_, __ATOMIC_RELAXED);
+    }
     /// One pass over all busy peers.
     int progress(base::Time now) noexcept;
     /// Asks silent peers for a sign of life, if the user wants that. From progress only.
@@ -78,6 +95,8 @@ class Peers {
     Mutex busy_lock_; ///< leaf
     std::vector<PeerState *> busy_;
     base::Time next_keepalive_;
+    bool pass_wanted_ = false;
+    std::int64_t pass_at_ = base::Time::never().ns();
 };
 
 Peers &peers() noexcept;

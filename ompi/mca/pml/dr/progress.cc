@@ -24,7 +24,12 @@ int progress() noexcept
     const std::uint64_t latest = process::news();
     const bool news = latest != news_seen;
     const bool pings = parameters().keepalive > base::Duration::zero();
-    if ((!news && !pings && !peers().any_busy()) || !turn.take()) {
+    const bool reports = parameters().stats_interval > base::Duration::zero();
+    if (!news && !pings && !peers().any_busy()) {
+        return 0;
+    }
+    const base::Time present = now();
+    if ((!news && !pings && !reports && !peers().pass_due(present)) || !turn.take()) {
         return 0;
     }
     if (OPAL_UNLIKELY(news)) {
@@ -32,13 +37,11 @@ int progress() noexcept
         take_deaths();
         end_refused();
     }
-    const base::Time present = now();
     if (pings) {
         peers().keep_alive(present);
     }
-    const int completed = peers().progress(present);
-    if (OPAL_UNLIKELY(parameters().stats_interval > base::Duration::zero() &&
-                      present >= next_report)) {
+    const int completed = peers().pass_due(present) ? peers().progress(present) : 0;
+    if (OPAL_UNLIKELY(reports && present >= next_report)) {
         next_report = present + parameters().stats_interval;
         print_statistics_so_far();
     }

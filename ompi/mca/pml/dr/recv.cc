@@ -196,13 +196,26 @@ bool receive_data(RecvRequest &request, std::uint64_t offset, std::span<const st
         return false;
     }
     unpack(request, offset, bytes);
-    request.arrived += bytes.size();
+    received_in_place(request, bytes.size(), done);
+    return true;
+}
+
+std::byte *place_of(const RecvRequest &request, std::uint64_t offset, std::size_t bytes) noexcept
+{
+    if (request.base == nullptr || offset > request.expected || bytes > request.expected - offset) {
+        return nullptr;
+    }
+    return request.base + offset;
+}
+
+void received_in_place(RecvRequest &request, std::size_t bytes, Completions &done) noexcept
+{
+    request.arrived += bytes;
     if (request.arrived == request.expected) {
         request.peer->receives.remove(request.number);
         request.number = 0;
         conclude(request, done);
     }
-    return true;
 }
 
 int start_recv(RecvRequest &request) noexcept

@@ -30,6 +30,11 @@ void receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Com
 /// wanted
 bool receive_data(RecvRequest &request, std::uint64_t offset, std::span<const std::byte> bytes,
                   Completions &done) noexcept;
+/// Where `bytes` of them from `offset` on lie in the user's buffer, for who copies them himself and
+/// then says `received_in_place`; nullptr when they are not wanted, or the type has gaps. Peer's
+/// lock held.
+std::byte *place_of(const RecvRequest &request, std::uint64_t offset, std::size_t bytes) noexcept;
+void received_in_place(RecvRequest &request, std::size_t bytes, Completions &done) noexcept;
 /// It ends without its message.
 void fail(RecvRequest &request, int error, Completions &done) noexcept;
 

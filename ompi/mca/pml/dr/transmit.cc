@@ -61,9 +61,13 @@ void PeerState::transmit(base::Time present) noexcept
             since_clock = 0;
             present = now();
         }
+        if (engine.calm()) {
+            break; // the common case, told sooner than by asking for another
+        }
     }
     flush_paths();
     transmitting_ = false;
+    call_again();
 }
 
 bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) noexcept
@@ -133,13 +137,26 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     const std::size_t front_bytes = header_bytes + header.upper_bytes;
     const std::size_t total = front_bytes + payload;
     const bool seals = parameters().engine.checksum_header;
+    const bool sums = path.checksum && payload != 0;
+    bool summed = tx->crc_known;
+    const auto note_sum = [&](std::uint32_t crc) {
+        tx->payload_crc = crc;
+        tx->crc_known = tx->vfrag.ordered; // of which this is the only fragment
+        summed = true;
+    };
+    const auto copy = [&](std::byte *to) {
+        if (sums && !summed) {
+            note_sum(base::copy_crc32c({to, payload}, {bytes, payload}));
+        } else {
+            std::memcpy(to, bytes, payload);
+        }
+    };
     const auto sum = [&] {
-        if (!path.checksum || payload == 0) {
+        if (!sums) {
             return;
         }
-        if (!tx->crc_known) {
-            tx->payload_crc = base::crc32c({bytes, payload});
-            tx->crc_known = tx->vfrag.ordered; // of which this is the only fragment
+        if (!summed) {
+            note_sum(base::crc32c({bytes, payload}));
         }
         header.flags |= reliability::flag_payload_checksummed;
         header.payload_crc = tx->payload_crc;
@@ -153,8 +170,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         }
         if (btl->btl_sendi(btl, path.endpoint, nullptr, tx->room, total, 0, MCA_BTL_NO_ORDER,
                            flags_for(path), btl_tag, nullptr) == OPAL_SUCCESS) {
-            engine.sent(what, present);
-            engine.locally_complete(tx->vfrag, index, path.id, present, present);
+            engine.sent(what, present, true);
             return true;
         }
     }
@@ -181,7 +197,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     } else {
         des = btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, total, flags_for(path));
         if (des != nullptr && payload != 0) {
-            std::memcpy(front(des) + front_bytes, bytes, payload);
+            copy(front(des) + front_bytes);
         }
     }
     if (des == nullptr) {
