@@ -172,7 +172,6 @@ void watch_connections() noexcept
             // Nobody calls back for that fragment.
             path.note_error();
             peers().mark_busy(*path.peer);
-            peers().call_for_pass();
         }
     }
 }
@@ -205,7 +204,6 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
     }
     if (OPAL_UNLIKELY(status < 0)) {
         peers().mark_busy(*path.peer);
-        peers().call_for_pass();
     }
 }
 
@@ -216,7 +214,6 @@ void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t *
         auto &path = *static_cast<BtlPath *>(des->des_cbdata);
         path.note_error();
         peers().mark_busy(*path.peer);
-        peers().call_for_pass();
     }
 }
 
@@ -236,7 +233,6 @@ void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *proc
             if (btl == nullptr || path->btl == btl) {
                 path->note_error();
                 peers().mark_busy(peer);
-                peers().call_for_pass();
             }
         }
     });

@@ -70,29 +70,38 @@ void Peers::release() noexcept
 }
 
 PeerState *Peers::make(ompi_proc_t *proc) noexcept
-try {
+{
     if (!alike(proc)) {
         return nullptr;
     }
     const reliability::Name name = name_of(proc->super.proc_name);
-    auto fresh = std::make_unique<PeerState>(proc, self_);
-    if (!add_paths(*fresh, now())) {
-        tell_no_path(proc);
-        return nullptr;
+    std::unique_ptr<PeerState> fresh;
+    PeerState *made = nullptr;
+    try {
+        fresh = std::make_unique<PeerState>(proc, self_);
+        if (!add_paths(*fresh, now())) {
+            tell_no_path(proc);
+            return nullptr;
+        }
+        Guard guard(lock_);
+        made = existing(proc);
+        if (made == nullptr) {
+            all_.emplace_back();
+            all_.back() = std::move(fresh);
+            made = all_.back().get();
+            __atomic_store_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], made,
+                             __ATOMIC_RELEASE);
+            if (name.job == self_.job && name.rank < by_rank_.size()) {
+                __atomic_store_n(&by_rank_[name.rank], made, __ATOMIC_RELEASE);
+            }
+        }
+    } catch (...) {
+        made = nullptr;
     }
-    Guard guard(lock_);
-    if (PeerState *known = existing(proc); known != nullptr) {
-        return known; // somebody else was quicker
+    if (fresh != nullptr) {
+        stop_watching(*fresh); // another thread was quicker, or there was no memory
     }
-    PeerState *peer = fresh.get();
-    all_.push_back(std::move(fresh));
-    __atomic_store_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], peer, __ATOMIC_RELEASE);
-    if (name.job == self_.job && name.rank < by_rank_.size()) {
-        __atomic_store_n(&by_rank_[name.rank], peer, __ATOMIC_RELEASE);
-    }
-    return peer;
-} catch (...) {
-    return nullptr;
+    return made;
 }
 
 PeerState *Peers::met(ompi_communicator_t *comm, int rank) noexcept
@@ -151,6 +160,12 @@ void Peers::forget(ompi_proc_t *proc) noexcept
 
 void Peers::mark_busy(PeerState &peer) noexcept
 {
+    keep_busy(peer);
+    call_for_pass();
+}
+
+void Peers::keep_busy(PeerState &peer) noexcept
+{
     Guard guard(busy_lock_);
     if (!peer.busy) {
         try {
@@ -176,7 +191,6 @@ void Peers::keep_alive(base::Time present) noexcept
             peer.ping_if_silent(interval, present);
         }
         mark_busy(peer);
-        call_for_pass();
     });
 }
 

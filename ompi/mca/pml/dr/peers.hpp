@@ -39,8 +39,10 @@ class Peers {
     /// The process goes away: nothing more is sent to it.
     void forget(ompi_proc_t *proc) noexcept;
 
-    /// Makes progress call the peer's until it has nothing to do.
+    /// Makes progress call the peer's, at once and until it has nothing to do.
     void mark_busy(PeerState &peer) noexcept;
+    /// The same, but not at once: for those after whom PeerState::call_again says when.
+    void keep_busy(PeerState &peer) noexcept;
     /// The next pass is to be made at once, or at the latest when it is that time.
     void call_for_pass() noexcept { __atomic_store_n(&pass_wanted_, true, __ATOMIC_RELEASE); }
     void call_for_pass_at(base::Time when) noexcept

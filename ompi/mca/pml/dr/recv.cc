@@ -185,7 +185,7 @@ void receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Com
         Guard guard(arrival.peer->lock);
         reply(request, arrival, done, present);
     }
-    peers().mark_busy(*arrival.peer);
+    peers().keep_busy(*arrival.peer);
     arrival.peer->transmit(present);
 }
 

@@ -226,7 +226,7 @@ void accept(mca_btl_base_module_t *btl, Bytes fragment)
         peer->collect_finished(done);
         peer->call_again();
     }
-    peers().mark_busy(*peer);
+    peers().keep_busy(*peer);
     done.run();
 }
 

@@ -123,7 +123,7 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
         pack_all(buffer, count, datatype, const_cast<std::byte *>(tx->bytes), bytes);
         peer.engine.submit(tx->vfrag, present);
     }
-    peers().mark_busy(peer);
+    peers().keep_busy(peer);
     peer.transmit(present);
     return Eager::sent;
 }
@@ -154,7 +154,7 @@ int start(SendRequest &request) noexcept
             peer.pending.push_back(&request);
         }
     }
-    peers().mark_busy(peer);
+    peers().keep_busy(peer);
     peer.transmit(present);
     return OMPI_SUCCESS;
 }
