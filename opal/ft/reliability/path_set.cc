@@ -214,6 +214,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
         break;
     case PathState::up:
         path.timeouts = 0;
+        path.strikes = 0;
         path.confirms = 0;
         path.probe_due = false;
         path.probe_in_flight = false;
@@ -240,15 +241,19 @@ void PathSet::on_timeout(PathId id, base::Time now)
 {
     Path &path = paths_[id];
     saturating_increment(path.timeouts);
+    // Only an answer over another path, and since the last look, tells a dead path from a peer that
+    // computes: one that answered there a moment ago and then fell silent altogether is no witness.
+    if (last_alive_ > std::max(path.last_ack, path.last_timeout)) {
+        saturating_increment(path.strikes);
+    }
+    path.last_timeout = now;
     if (config_.disable_failover) {
         return;
     }
     if (path.state == PathState::up) {
         change(id, PathState::suspect, now);
     }
-    // Only another path's answer tells a dead path from a peer that is busy.
-    if (path.state == PathState::suspect && path.timeouts >= config_.path_retries && other_up(id) &&
-        last_alive_ > path.last_ack) {
+    if (path.state == PathState::suspect && path.strikes >= config_.path_retries && other_up(id)) {
         change(id, PathState::down, now);
     }
 }
@@ -257,6 +262,7 @@ void PathSet::on_alive(PathId id, base::Time now)
 {
     Path &path = paths_[id];
     path.timeouts = 0;
+    path.strikes = 0;
     path.last_ack = now;
     last_alive_ = now;
     if (path.state == PathState::suspect) {
@@ -322,6 +328,7 @@ void PathSet::revive(PathId id, base::Time now)
     path.revived_at = now;
     path.confirms = 0;
     path.timeouts = 0;
+    path.strikes = 0;
     path.down_since = now;
     path.rtt = RttEstimator{};
     path.completion = RttEstimator{};
@@ -374,6 +381,7 @@ void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
     path.last_ack = now;
     last_alive_ = now;
     path.timeouts = 0;
+    path.strikes = 0;
     switch (path.state) {
     case PathState::suspect:
         change(id, PathState::up, now);

@@ -34,6 +34,7 @@ struct Path {
     bool blocked = false; ///< its BTL had no room; until unblocked
     bool probe_due = false;
     std::uint8_t timeouts = 0; ///< consecutive, without an acknowledgement over this path
+    std::uint8_t strikes = 0;  ///< those of them during which another path answered
     std::uint8_t confirms = 0; ///< probe replies in a row while probing
     std::uint8_t flaps = 0;    ///< times it went down, saturating; sets the hold-down
     std::uint32_t next_tx = 0;
@@ -55,7 +56,8 @@ struct Path {
     base::Time rate_at{};         ///< newest measurement, or look at another's
     base::Time next_probe{};
     base::Time down_since{};
-    base::Time last_ack{}; ///< last sign of life over this path
+    base::Time last_ack{};     ///< last sign of life over this path
+    base::Time last_timeout{}; ///< newest of `timeouts`
     std::uint64_t fragments_sent = 0;
     std::uint64_t bytes_sent = 0;
     std::uint64_t fragments_acked = 0;

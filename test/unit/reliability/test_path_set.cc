@@ -148,6 +148,30 @@ void retries_take_a_path_down_when_another_answers(void **)
     assert_int_equal(counted, 1);
 }
 
+void a_peer_that_falls_silent_loses_no_path(void **)
+{
+    PathState silent{};
+    PathState again{};
+    {
+        Fixture f(2);
+        // It answers over the other path, and then computes for a long time.
+        f.set.on_alive(0, f.now += 1_us);
+        f.set.on_alive(1, f.now += 1_us);
+        for (unsigned i = 0; i < 1000; ++i) {
+            f.set.on_timeout(0, f.now += 1_ms);
+        }
+        silent = f.set[0].state;
+        // The path is dead indeed: the peer is heard again, and not there.
+        for (unsigned i = 0; i < f.config.path_retries; ++i) {
+            f.set.on_alive(1, f.now += 1_us);
+            f.set.on_timeout(0, f.now += 1_us);
+        }
+        again = f.set[0].state;
+    }
+    assert_int_equal(silent, PathState::suspect);
+    assert_int_equal(again, PathState::down);
+}
+
 void a_sign_of_life_clears_a_suspect(void **)
 {
     PathState state{};
@@ -325,6 +349,7 @@ int main()
         cmocka_unit_test(a_suspect_path_waits_until_no_other_is_up),
         cmocka_unit_test(timeouts_alone_never_take_the_last_path),
         cmocka_unit_test(retries_take_a_path_down_when_another_answers),
+        cmocka_unit_test(a_peer_that_falls_silent_loses_no_path),
         cmocka_unit_test(a_sign_of_life_clears_a_suspect),
         cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
         cmocka_unit_test(a_path_returns_after_replies_and_its_hold_down_which_doubles),
