@@ -49,6 +49,13 @@ void Peer::path_error(PathId path, base::Time now)
     }
 }
 
+void Peer::path_replaced(PathId path, base::Time now)
+{
+    paths_.on_error(path, now);
+    follow_transitions(now);
+    paths_.revive(path, now);
+}
+
 void Peer::path_revived(PathId path, base::Time now)
 {
     paths_.revive(path, now);

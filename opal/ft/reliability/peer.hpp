@@ -48,6 +48,10 @@ class Peer {
     /// The path's BTL reported an error: it takes nothing more. What it holds may or may not be
     /// completed locally later; both are fine.
     void path_error(PathId path, base::Time now);
+    /// The path's transport broke and a fresh one stands in for it: what it carried is lost, and
+    /// the path is probed. Unlike after path_error the peer stays reachable though it be the only
+    /// path.
+    void path_replaced(PathId path, base::Time now);
     /// The path has a fresh transport after an error.
     void path_revived(PathId path, base::Time now);
 

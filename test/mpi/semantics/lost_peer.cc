@@ -1,8 +1,9 @@
 /* Rank 1 is cut off from everybody while all talk to all. What concerns it ends with
  * MPIX_ERR_UNREACHABLE, what does not goes on, and MPI_Finalize returns.
  *
+ * usage: lost_peer [FIFO]
  * Needs three ranks, a fault that cuts off rank 1, and MPI_ERRORS_RETURN; it fails when nothing is
- * cut.
+ * cut. With an argument rank 1 writes a line to that FIFO once it has talked to rank 0.
  */
 #include "ompi/mpi_ft/mpi_ft.h"
 
@@ -13,10 +14,14 @@
 #include <cstring>
 #include <vector>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 namespace {
 
 int rank = 0;
 long failures = 0;
+const char *marks = nullptr;
 
 void check(bool holds, const char *what, int detail)
 {
@@ -24,6 +29,14 @@ void check(bool holds, const char *what, int detail)
         ++failures;
         std::fprintf(stderr, "# rank %d: %s (%d)\n", rank, what, detail);
     }
+}
+
+void mark()
+{
+    constexpr std::array text{'0', ' ', 't', 'a', 'l', 'k', 's', '\n'};
+    const int fd = open(marks, O_WRONLY);
+    check(fd >= 0 && write(fd, text.data(), text.size()) > 0, "the mark", fd);
+    close(fd);
 }
 
 int class_of(int code)
@@ -44,6 +57,9 @@ int talk_until_lost(int other)
                                     other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (rc != MPI_SUCCESS) {
             return class_of(rc);
+        }
+        if (i == 100 && rank == 1 && other == 0 && marks != nullptr) {
+            mark();
         }
     }
     return MPI_SUCCESS;
@@ -78,6 +94,7 @@ void all_kinds_fail(int other)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
+    marks = argc > 1 ? argv[1] : nullptr;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     std::array<char, MPI_MAX_ERROR_STRING> text{};

@@ -213,6 +213,36 @@ void the_last_path_gone_gives_everything_back_once(void **)
     assert_true(balanced);
 }
 
+void the_last_path_with_a_fresh_transport_delivers_what_the_old_one_lost(void **)
+{
+    bool reachable = false;
+    PathState between{};
+    PathState after{};
+    std::size_t done = 0;
+    std::uint64_t again = 0;
+    {
+        Two t(1);
+        (void)t.a.submit(false, 10 * 64, 64, t.now);
+        (void)t.a.submit(true, 64, 64, t.now);
+        (void)t.a.pump(t.now); // the old transport loses it all
+        t.a.peer.path_replaced(0, t.now);
+        reachable = !t.a.peer.unreachable();
+        between = t.a.peer.paths()[0].state;
+        t.b.take_all(t.a.pump(t.now), t.now);
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now);
+        (void)t.a.pump(t.now);
+        after = t.a.peer.paths()[0].state;
+        done = t.a.done.size();
+        again = t.a.peer.counters().retransmitted_failover;
+    }
+    assert_true(reachable);
+    assert_int_equal(between, PathState::probing);
+    assert_int_equal(after, PathState::up);
+    assert_int_equal(done, 2);
+    assert_int_equal(again, 11);
+}
+
 void a_probe_is_answered_over_the_path_it_came_by(void **)
 {
     bool right = false;
@@ -306,6 +336,7 @@ int main()
         cmocka_unit_test(silence_ends_in_unreachable_within_its_bound),
         cmocka_unit_test(a_process_that_was_away_looks_once_before_it_gives_up),
         cmocka_unit_test(the_last_path_gone_gives_everything_back_once),
+        cmocka_unit_test(the_last_path_with_a_fresh_transport_delivers_what_the_old_one_lost),
         cmocka_unit_test(a_probe_is_answered_over_the_path_it_came_by),
         cmocka_unit_test(acknowledgements_ride_on_what_goes_the_other_way),
         cmocka_unit_test(broken_control_fragments_are_dropped_and_counted),

@@ -28,10 +28,56 @@ Watch watch;
 /// Beyond that many paths a pass looks at a part of them.
 constexpr std::size_t watched_at_a_time = 64;
 
-/// In place of the callback of a descriptor that btl/tcp has failed and may fail once more.
-void ignore(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
-            mca_btl_base_descriptor_t * /*des*/, int /*status*/) noexcept
+/// btl/tcp forgets what it fails when it closes a broken connection.
+void free_failed(const BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
 {
+    if (path.tcp != nullptr && path.tcp->failing()) {
+        // The peer's next connection may take this one's place before the next pass: by then the
+        // endpoint must not hold on to what is freed here.
+        path.tcp->forget_send();
+        path.btl->btl_free(path.btl, des);
+    }
+}
+
+void note_lost_connection(BtlPath &path) noexcept
+{
+    path.note(Fault::connection);
+    peers().mark_busy(*path.peer);
+}
+
+/// With the lock of the watch. \param every_turn whether it was called since the last turn of the
+/// event loop
+void look(BtlPath &path, bool every_turn) noexcept
+{
+    TcpEndpoint &tcp = *path.tcp;
+    mca_btl_base_descriptor_t *half = nullptr;
+    if (OPAL_LIKELY(tcp.connected())) {
+        const int socket = tcp.socket();
+        if (OPAL_LIKELY(socket == path.seen_socket)) {
+            return;
+        }
+        if (path.seen_socket >= 0 && every_turn) {
+            // Closed, and the peer's next one accepted, within a turn: nothing was read since.
+            half = tcp.take_half_received();
+            note_lost_connection(path);
+        }
+        path.seen_socket = socket;
+        __atomic_add_fetch(&path.connections, 1, __ATOMIC_RELEASE);
+        tcp.keep_alive();
+    } else if (tcp.closed()) {
+        half = tcp.take_half_received();
+        mca_btl_base_descriptor_t *unsent = tcp.take_half_sent();
+        if (unsent != nullptr && is_ours(*unsent)) {
+            __atomic_store_n(&path.unsent, unsent, __ATOMIC_RELEASE);
+        }
+        if (path.seen_socket >= 0 || unsent != nullptr || tcp.has_waiting()) {
+            path.seen_socket = -1;
+            note_lost_connection(path);
+        }
+    }
+    if (half != nullptr) {
+        path.btl->btl_free(path.btl, half);
+    }
 }
 
 const char *component_name(const mca_btl_base_module_t *btl) noexcept
@@ -78,6 +124,11 @@ bool usable(const mca_bml_base_btl_t &candidate) noexcept
 }
 
 } // namespace
+
+bool is_ours(const mca_btl_base_descriptor_t &des) noexcept
+{
+    return des.des_cbfunc == fragment_complete || des.des_cbfunc == control_complete;
+}
 
 void set_up_descriptors() noexcept
 {
@@ -165,21 +216,32 @@ bool add_paths(PeerState &peer, base::Time present)
 void watch_connections() noexcept
 {
     Guard guard(watch.lock);
+    const bool all = watch.paths.size() <= watched_at_a_time;
     for (std::size_t n = std::min(watch.paths.size(), watched_at_a_time); n != 0; --n) {
         watch.next = watch.next + 1 < watch.paths.size() ? watch.next + 1 : 0;
-        BtlPath &path = *watch.paths[watch.next];
-        if (path.tcp->forget_halves() && !__atomic_load_n(&path.broken, __ATOMIC_ACQUIRE)) {
-            // Nobody calls back for that fragment.
-            path.note_error();
-            peers().mark_busy(*path.peer);
-        }
+        look(*watch.paths[watch.next], all);
     }
 }
 
-void stop_watching(const PeerState &peer) noexcept
+void watch_connection(BtlPath &path) noexcept
+{
+    if (path.tcp != nullptr && path.tcp->closed()) {
+        Guard guard(watch.lock);
+        look(path, false);
+    }
+}
+
+void stop_watching(BtlPath &path) noexcept
 {
     Guard guard(watch.lock);
-    std::erase_if(watch.paths, [&](const BtlPath *path) { return path->peer == &peer; });
+    std::erase(watch.paths, &path);
+}
+
+void stop_watching(PeerState &peer) noexcept
+{
+    for (auto &path : peer.paths) {
+        stop_watching(*path);
+    }
 }
 
 void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
@@ -189,8 +251,7 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
     BtlPath &path = *descriptor->path;
     if (OPAL_UNLIKELY(status < 0)) {
         path.note_error();
-        path.stale = true;
-        des->des_cbfunc = ignore;
+        free_failed(path, des);
     }
     const base::Time present = now();
     {
@@ -213,6 +274,7 @@ void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t *
     if (OPAL_UNLIKELY(status < 0)) {
         auto &path = *static_cast<BtlPath *>(des->des_cbdata);
         path.note_error();
+        free_failed(path, des);
         peers().mark_busy(*path.peer);
     }
 }
@@ -231,7 +293,7 @@ void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *proc
         }
         for (auto &path : peer.paths) {
             if (btl == nullptr || path->btl == btl) {
-                path->note_error();
+                path->note(Fault::final);
                 peers().mark_busy(peer);
             }
         }

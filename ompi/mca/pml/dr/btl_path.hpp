@@ -32,7 +32,15 @@ struct Descriptor : Hook<DescriptorTag> {
     bool returned = false; ///< its callback came while in_call
 };
 
-/// Guarded by the peer's lock, `broken` excepted.
+/// What is known to be wrong with a path.
+enum class Fault : std::uint8_t {
+    none,
+    connection, ///< btl/tcp lost its connection, and can be made to make a new one
+    final,      ///< its BTL reported an error
+};
+
+/// Guarded by the peer's lock; `fault`, `unsent` and `connections` are atomic, `seen_socket` is the
+/// watch's.
 struct BtlPath {
     PeerState *peer = nullptr;
     mca_btl_base_module_t *btl = nullptr;
@@ -45,16 +53,36 @@ struct BtlPath {
     bool gathers = false;   ///< keeps fragments back until it is told to flush
     bool unflushed = false; ///< has been given some since
     bool removed = false;   ///< taken out of the BML for this peer
-    bool stale = false;     ///< a failed send may still be in the BTL's lists: never free it
-    bool broken = false;    ///< noted by callbacks, atomically; handled by progress
     bool checksum = true;
-    TcpEndpoint *tcp = nullptr;                 ///< what `endpoint` is, if it is that
+    Fault fault = Fault::none;    ///< noted by callbacks; handled by progress
+    std::uint8_t renewals = 0;    ///< since it was connected last, saturating
+    TcpEndpoint *tcp = nullptr;   ///< what `endpoint` is, if it is that
+    int seen_socket = -1;         ///< of the connection at the last look, -1: there was none
+    unsigned connections = 0;     ///< seen so far
+    unsigned connections_met = 0; ///< of these, what renew() knows of
+    base::Time broken_since = base::Time::never(); ///< without a connection since
+    base::Time renew_at;                           ///< not before
+    /// Given to btl/tcp, which will not call back for it.
+    mca_btl_base_descriptor_t *unsent = nullptr;
     mca_btl_base_descriptor_t *stuck = nullptr; ///< the BTL had no room for it: try again
     Descriptor *stuck_record = nullptr;
     std::string name; ///< BTL and number of the module among its kind: "tcp[1]"
     List<Descriptor, DescriptorTag> held;
 
-    void note_error() noexcept { __atomic_store_n(&broken, true, __ATOMIC_RELEASE); }
+    Fault known_fault() const noexcept { return __atomic_load_n(&fault, __ATOMIC_ACQUIRE); }
+    /// What is final stays final.
+    void note(Fault what) noexcept
+    {
+        Fault known = known_fault();
+        while (known < what && !__atomic_compare_exchange_n(&fault, &known, what, false,
+                                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        }
+    }
+    /// A send failed.
+    void note_error() noexcept
+    {
+        note(tcp != nullptr && !tcp->connected() ? Fault::connection : Fault::final);
+    }
 };
 
 /// The BTL's callback for descriptors of fragments, and the one for control fragments.
@@ -62,14 +90,22 @@ void fragment_complete(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endp
                        mca_btl_base_descriptor_t *descriptor, int status) noexcept;
 void control_complete(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
                       mca_btl_base_descriptor_t *descriptor, int status) noexcept;
+/// Whether a descriptor is this component's own: btl/fault sends some too.
+bool is_ours(const mca_btl_base_descriptor_t &des) noexcept;
 /// The BTLs' error callback: notes the error for every path that is concerned.
 void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *process,
                char *information) noexcept;
 
-/// Tidies up after connections of btl/tcp that broke. Whoever makes progress calls it at each pass.
+/// Finds connections of btl/tcp that broke, and tidies up after them. Whoever makes progress calls
+/// it at each pass: btl/tcp takes some turns of its event loop from a broken connection to the
+/// peer's next one.
 void watch_connections() noexcept;
-/// The peer's endpoints go away.
-void stop_watching(const PeerState &peer) noexcept;
+/// The same for one path that has no connection: before it is given a fragment, and after it has
+/// queued one, when it may have met the end of its connection.
+void watch_connection(BtlPath &path) noexcept;
+/// The endpoint of a path goes away, or of all paths of a peer.
+void stop_watching(BtlPath &path) noexcept;
+void stop_watching(PeerState &peer) noexcept;
 
 /// Free list of Descriptors.
 Descriptor *new_descriptor() noexcept;

@@ -44,6 +44,7 @@ enum Index : std::size_t {
     give_up_ms,
     keepalive_ms,
     drain_ms,
+    reconnect_ms,
     stats,
     stats_interval_ms,
     verbose,
@@ -122,6 +123,11 @@ std::array<Entry, Index::count> table{{
     {"drain_ms", 10000, 0, 3600000, OPAL_INFO_LVL_4,
      "Longest time that MPI_Finalize waits for what is unacknowledged, milliseconds. Too low: the "
      "last messages may be lost. Too high: a dead peer delays the end that long."},
+    {"reconnect_ms", 60000, 0, 3600000, OPAL_INFO_LVL_4,
+     "Time for which a broken TCP connection, when no other path to the peer is up and data waits, "
+     "is tried to be made anew, milliseconds; then the path is gone. 0: it is gone at once. Too "
+     "low: a peer whose only connection stays broken for longer is unreachable. Too high: so much "
+     "later is a process that died noticed, unless the runtime tells."},
     {"stats", 0, 0, 2, OPAL_INFO_LVL_3,
      "Summary on standard error at MPI_Finalize: 0 none, 1 one line for each process, 2 also one "
      "for each peer and path. Costs nothing before MPI_Finalize."},
@@ -251,6 +257,7 @@ try {
     eager_limit = number32(Index::eager_limit);
     keepalive = ms(Index::keepalive_ms);
     drain = ms(Index::drain_ms);
+    reconnect = ms(Index::reconnect_ms);
     stats = number32(Index::stats);
     stats_interval = base::Duration::from_ms(number32(Index::stats_interval_ms));
     verbose = number32(Index::verbose);

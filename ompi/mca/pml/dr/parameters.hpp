@@ -20,6 +20,7 @@ struct Parameters {
     reliability::Config engine;
     std::uint32_t eager_limit = 0; ///< payload bytes, 0: what the BTLs say
     base::Duration drain = base::Duration::zero();
+    base::Duration reconnect = base::Duration::zero(); ///< zero: a broken connection stays broken
     base::Duration keepalive = base::Duration::zero(); ///< zero: none
     unsigned stats = 0;
     base::Duration stats_interval = base::Duration::zero(); ///< zero: at MPI_Finalize only

@@ -246,13 +246,89 @@ void PeerState::descriptor_done(Descriptor *descriptor, base::Time present) noex
 void PeerState::take_path_errors(base::Time present) noexcept
 {
     for (auto &path : paths) {
-        if (OPAL_LIKELY(!__atomic_load_n(&path->broken, __ATOMIC_ACQUIRE)) || path->removed) {
+        const Fault fault = path->known_fault();
+        if (OPAL_LIKELY(fault == Fault::none && path->broken_since.is_never()) || path->removed ||
+            (fault != Fault::final && renew(*path, present))) {
             continue;
         }
         path->removed = true;
+        stop_watching(*path);
         mca_bml.bml_del_proc_btl(proc, path->btl);
         engine.path_error(path->id, present);
     }
+}
+
+/// After a connection broke: the next fragment brings about another. \return false when that was
+/// tried for too long
+bool PeerState::renew(BtlPath &path, base::Time present) noexcept
+{
+    if (const unsigned connections = __atomic_load_n(&path.connections, __ATOMIC_ACQUIRE);
+        connections != path.connections_met) {
+        path.connections_met = connections;
+        path.broken_since = base::Time::never();
+        path.renewals = 0;
+    }
+    const bool broke = path.known_fault() == Fault::connection;
+    if (broke && parameters().reconnect == base::Duration::zero() && !engine.drained()) {
+        return false;
+    }
+    if (engine.drained()) {
+        path.broken_since = base::Time::never(); // nobody needs it: no hurry, and no verdict
+    } else if (path.broken_since.is_never() ? broke : engine.paths().other_up(path.id)) {
+        path.broken_since = present; // while another path is up there is no hurry either
+    } else if (!path.broken_since.is_never() &&
+               present - path.broken_since > parameters().reconnect) {
+        return false;
+    }
+    if (!broke || (present < path.renew_at && !path.tcp->connected()) ||
+        !take_unsent(path, present)) {
+        return true; // and nothing is sent over a broken one meanwhile
+    }
+    constexpr std::uint8_t most_doublings = 6;
+    path.renew_at = present + base::Duration::from_ms(std::int64_t{10} << path.renewals);
+    path.renewals = std::min<std::uint8_t>(path.renewals + 1, most_doublings);
+    Fault known = Fault::connection;
+    if (!__atomic_compare_exchange_n(&path.fault, &known, Fault::none, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        return false;
+    }
+    if (!engine.drained()) {
+        engine.path_replaced(path.id, present);
+    }
+    return true;
+}
+
+/// Takes back what btl/tcp was given and did not send. \return false while it is being given
+bool PeerState::take_unsent(BtlPath &path, base::Time present) noexcept
+{
+    const auto take_back = [&](mca_btl_base_descriptor_t *des) {
+        if (des->des_cbfunc == fragment_complete) {
+            auto *held = static_cast<Descriptor *>(des->des_cbdata);
+            if (held->in_call) {
+                return false;
+            }
+            descriptor_done(held, present);
+        }
+        if (is_ours(*des)) {
+            path.btl->btl_free(path.btl, des);
+        }
+        return true;
+    };
+    if (mca_btl_base_descriptor_t *half = __atomic_load_n(&path.unsent, __ATOMIC_ACQUIRE);
+        half != nullptr) {
+        if (!take_back(half)) {
+            return false;
+        }
+        __atomic_store_n(&path.unsent, nullptr, __ATOMIC_RELEASE);
+    }
+    // It would be sent with the next connection, but until there is one it would grow.
+    while (mca_btl_base_descriptor_t *waiting = path.tcp->take_waiting()) {
+        if (!take_back(waiting)) {
+            path.tcp->put_back_waiting(waiting);
+            return false;
+        }
+    }
+    return true;
 }
 
 bool PeerState::progress(base::Time present, Completions &done) noexcept
@@ -288,15 +364,20 @@ void PeerState::call_again() const noexcept
 {
     bool now = (engine.unreachable() ? error == MPI_SUCCESS : !engine.calm()) ||
                waiting_ != nullptr || !pending.empty() || !data.empty();
+    base::Time when = engine.next_deadline();
     for (const auto &path : paths) {
-        now = now || path->stuck != nullptr ||
-              (__atomic_load_n(&path->broken, __ATOMIC_ACQUIRE) && !path->removed);
+        now = now || path->stuck != nullptr;
+        if (OPAL_LIKELY(path->removed ||
+                        (path->known_fault() == Fault::none && path->broken_since.is_never()))) {
+            continue;
+        }
+        now = now || path->known_fault() != Fault::none;
+        when = std::min(when, path->broken_since + parameters().reconnect);
     }
     if (now) {
         peers().call_for_pass();
         return;
     }
-    base::Time when = engine.next_deadline();
     if (!sends.empty() || !receives.empty()) {
         when =
             std::min(when, std::max(last_heard, last_ping_) + parameters().engine.probe_interval);

@@ -88,6 +88,8 @@ class PeerState {
     bool open_data(SendRequest &request, base::Time now) noexcept;
     void orphan_descriptors(const TxVfrag *tx) noexcept;
     void report_events() noexcept;
+    bool renew(BtlPath &path, base::Time now) noexcept;
+    bool take_unsent(BtlPath &path, base::Time now) noexcept;
 
     TxVfrag *waiting_ = nullptr; ///< replies that wait for the window
     TxVfrag *waiting_tail_ = nullptr;

@@ -1,6 +1,35 @@
 #include "ompi/mca/pml/dr/tcp_endpoint.hpp"
 
+#include <utility>
+
+#include <netinet/tcp.h>
+
 namespace ft::dr {
+
+namespace {
+
+/// One of btl/tcp's locks, when nobody has it. Without threads it is free always.
+class Hold {
+  public:
+    explicit Hold(opal_mutex_t &lock) noexcept : lock_(lock), held_(OPAL_THREAD_TRYLOCK(&lock) == 0)
+    {
+    }
+    Hold(const Hold &) = delete;
+    Hold &operator=(const Hold &) = delete;
+    ~Hold()
+    {
+        if (held_) {
+            OPAL_THREAD_UNLOCK(&lock_);
+        }
+    }
+    explicit operator bool() const noexcept { return held_; }
+
+  private:
+    opal_mutex_t &lock_;
+    bool held_;
+};
+
+} // namespace
 
 TcpEndpoint *TcpEndpoint::of(const mca_btl_base_module_t *btl,
                              mca_btl_base_endpoint_t *endpoint) noexcept
@@ -18,21 +47,57 @@ TcpEndpoint *TcpEndpoint::of(const mca_btl_base_module_t *btl,
     return mine;
 }
 
-bool TcpEndpoint::forget_halves() noexcept
+mca_btl_base_descriptor_t *TcpEndpoint::take_half_sent() noexcept
 {
-    if (__atomic_load_n(&state_, __ATOMIC_ACQUIRE) != State::closed ||
-        __atomic_load_n(&sd_, __ATOMIC_ACQUIRE) >= 0) {
-        return false;
+    const Hold hold(send_lock_);
+    if (!hold || !closed() || send_frag_ == nullptr) {
+        return nullptr;
     }
-    const bool sending = send_frag_ != nullptr;
-    if (sending) {
-        // One that met the broken connection when it was to be sent at once waits for the socket
-        // that is closed, which would spoil the event of the next socket.
-        opal_event_del(&send_event_);
+    // One that met the broken connection when it was to be sent at once waits for the socket that
+    // is closed, which would spoil the event of the next socket.
+    opal_event_del(&send_event_);
+    return std::exchange(send_frag_, nullptr);
+}
+
+mca_btl_base_descriptor_t *TcpEndpoint::take_half_received() noexcept
+{
+    const Hold hold(recv_lock_);
+    return hold ? std::exchange(recv_frag_, nullptr) : nullptr;
+}
+
+mca_btl_base_descriptor_t *TcpEndpoint::take_waiting() noexcept
+{
+    const Hold hold(send_lock_);
+    if (!hold || !has_waiting()) {
+        return nullptr;
     }
-    send_frag_ = nullptr;
-    recv_frag_ = nullptr;
-    return sending;
+    return reinterpret_cast<mca_btl_base_descriptor_t *>(opal_list_remove_first(&frags_));
+}
+
+void TcpEndpoint::put_back_waiting(mca_btl_base_descriptor_t *des) noexcept
+{
+    OPAL_THREAD_LOCK(&send_lock_);
+    opal_list_prepend(&frags_, reinterpret_cast<opal_list_item_t *>(des));
+    OPAL_THREAD_UNLOCK(&send_lock_);
+}
+
+void TcpEndpoint::forget_closed_socket() noexcept
+{
+    if (load(state_) == State::closed) {
+        sd_ = -1;
+    }
+}
+
+void TcpEndpoint::keep_alive() noexcept
+{
+    const int on = 1;
+    const int seconds = 2;
+    const int tries = 127; // a network that is down for a while is dr's to judge, not the kernel's
+    // Without it all goes well, but for a peer that waits in silence at a half of a connection.
+    (void)setsockopt(sd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(sd_, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    (void)setsockopt(sd_, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+    (void)setsockopt(sd_, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
 }
 
 } // namespace ft::dr

@@ -1,32 +1,64 @@
 /// \file
-/// What btl/tcp leaves behind in an endpoint whose connection broke.
+/// What btl/tcp does not tell: that a connection is gone, and what it leaves behind in its
+/// endpoint.
 ///
-/// btl/tcp of Open MPI 4.1 keeps the fragment that it was writing, although it has called back for
-/// it, and the one that it was reading. When the peer connects anew, which needs nothing of this
-/// side, it goes on with both: it sends memory that is somebody else's by now, calls back once
-/// more, and takes payload for headers, whose tags and sizes lead anywhere. Its headers are not
-/// installed, so the layout of its endpoint is repeated here, and believed only when the size that
-/// its class states agrees.
+/// btl/tcp of Open MPI 4.1 reports a broken connection only through fragments that are queued; a
+/// process that only receives is told nothing. It keeps the fragment that it was writing, although
+/// it has called back for it, and the one that it was reading, and goes on with both on the next
+/// connection: it sends memory that is somebody else's by now, calls back once more, and takes
+/// payload for headers, whose tags and sizes lead anywhere. Its headers are not installed, so the
+/// layout of its endpoint is repeated here, and believed only when the size that its class states
+/// agrees.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
 namespace ft::dr {
 
-/// Laid over an endpoint of btl/tcp; never made.
+/// Laid over an endpoint of btl/tcp; never made. What is taken out here btl/tcp leaves alone while
+/// there is no connection; with threads its locks are tried, and nothing is taken when they are
+/// held.
 class TcpEndpoint {
   public:
     /// \return nullptr when it is not one of btl/tcp, or of another layout
     static TcpEndpoint *of(const mca_btl_base_module_t *btl,
                            mca_btl_base_endpoint_t *endpoint) noexcept;
 
-    /// Forgets halves of fragments if there is no connection and none is being made. To be called
-    /// at each pass of progress: btl/tcp takes some turns of its event loop from a broken
-    /// connection to the peer's next one. It leaves these fields alone meanwhile.
-    /// \return whether there was one that had been being sent
-    bool forget_halves() noexcept;
+    bool connected() const noexcept { return load(state_) == State::connected && load(sd_) >= 0; }
+    /// No connection, and none being made.
+    bool closed() const noexcept { return load(state_) == State::closed && load(sd_) < 0; }
+    /// It is closing a broken connection, and completes what is queued with errors.
+    bool failing() const noexcept { return load(state_) == State::failed && load(sd_) < 0; }
+    /// While connected: tells this connection from the one before.
+    int socket() const noexcept { return load(sd_); }
+
+    /// Within a callback while it is failing: the descriptor that is called back may be freed.
+    void forget_send() noexcept { send_frag_ = nullptr; }
+    /// When closed, and before anything else is sent: takes out the fragment that was being sent.
+    /// btl/tcp will not call back for it any more.
+    mca_btl_base_descriptor_t *take_half_sent() noexcept;
+    /// When closed, or connected since the last turn of the event loop: takes out the fragment that
+    /// was being received, which nobody else will free.
+    mca_btl_base_descriptor_t *take_half_received() noexcept;
+    /// Closed with fragments that wait for the next connection: an attempt to make one failed.
+    bool has_waiting() const noexcept { return closed() && opal_list_get_size(&frags_) != 0; }
+    /// Takes out the first of these.
+    mca_btl_base_descriptor_t *take_waiting() noexcept;
+    /// Undoes it.
+    void put_back_waiting(mca_btl_base_descriptor_t *des) noexcept;
+    /// After an attempt to connect that failed at once: btl/tcp may have left the number of a
+    /// socket that it has closed.
+    void forget_closed_socket() noexcept;
+    /// Makes the kernel ask an idle peer every few seconds whether it knows the connection still: a
+    /// peer whose end was reset answers with a reset.
+    void keep_alive() noexcept;
 
   private:
     enum class State : int { connecting, connect_ack, closed, failed, connected };
+    template <class T>
+    static T load(const T &field) noexcept
+    {
+        return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
+    }
 
     opal_list_item_t super_;
     void *btl_;
@@ -37,11 +69,11 @@ class TcpEndpoint {
     char *cache_;
     char *cache_position_;
     std::size_t cache_length_;
-    void *send_frag_;
-    void *recv_frag_;
+    mca_btl_base_descriptor_t *send_frag_;
+    mca_btl_base_descriptor_t *recv_frag_;
     State state_;
     std::uint32_t retries_;
-    opal_list_t frags_;
+    mutable opal_list_t frags_;
     opal_mutex_t send_lock_;
     opal_mutex_t recv_lock_;
     opal_event_t accept_event_;

@@ -35,6 +35,19 @@ std::uint32_t flags_for(const BtlPath &path) noexcept
     return path.queues ? plain_flags : prompt_flags;
 }
 
+/// Without the peer's lock.
+int give(BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
+{
+    const int rc = path.btl->btl_send(path.btl, path.endpoint, des, btl_tag);
+    if (rc < 0 && path.tcp != nullptr) {
+        path.tcp->forget_closed_socket();
+    }
+    if (rc != 1) {
+        watch_connection(path);
+    }
+    return rc;
+}
+
 std::byte *front(mca_btl_base_descriptor_t *des) noexcept
 {
     return static_cast<std::byte *>(des->des_segments[0].seg_addr.pval);
@@ -73,7 +86,11 @@ void PeerState::transmit(base::Time present) noexcept
 bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) noexcept
 {
     BtlPath &path = *paths[what.path];
-    if (path.stuck != nullptr) {
+    if (path.tcp != nullptr && OPAL_UNLIKELY(path.tcp->closed())) {
+        // btl/tcp would connect anew, with what is left of the connection before.
+        watch_connection(path);
+    }
+    if (path.stuck != nullptr || OPAL_UNLIKELY(path.known_fault() != Fault::none)) {
         return false;
     }
     return what.what == reliability::Transmit::What::fragment
@@ -104,7 +121,7 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     engine.sent(what, present);
     path.unflushed = path.gathers;
     lock.unlock();
-    const int rc = btl->btl_send(btl, path.endpoint, des, btl_tag);
+    const int rc = give(path, des);
     lock.lock();
     if (rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY && rc != OPAL_ERR_OUT_OF_RESOURCE) {
         path.note_error(); // the descriptor may hang in the BTL's lists: it is left there
@@ -225,12 +242,11 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
 void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descriptor *held,
                           base::Time present) noexcept
 {
-    mca_btl_base_module_t *btl = path.btl;
     path.unflushed = path.gathers;
     held->in_call = true;
     held->returned = false;
     lock.unlock();
-    const int rc = btl->btl_send(btl, path.endpoint, des, btl_tag);
+    const int rc = give(path, des);
     lock.lock();
     held->in_call = false;
     if (rc == OPAL_ERR_OUT_OF_RESOURCE && !held->returned) {
@@ -242,7 +258,8 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
     if (failed) {
         path.note_error(); // the descriptor may hang in the BTL's lists: it is left there
     }
-    if (rc == 1 || failed || held->returned) {
+    // btl/tcp that cannot connect keeps it for the next connection, and calls back then.
+    if (rc == 1 || (failed && path.tcp == nullptr) || held->returned) {
         descriptor_done(held, present);
     }
 }
