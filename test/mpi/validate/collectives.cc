@@ -126,6 +126,23 @@ void refused(const std::set<int> &doomed)
     is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
 }
 
+/// All are behind a barrier before `last` goes on: else one that waits in it yet meets the failure.
+void await_all(int last, const std::set<int> &dead)
+{
+    int token = 0;
+    for (int rank = 0; rank < size; ++rank) {
+        if (rank == last || dead.count(rank) != 0) {
+            continue;
+        }
+        if (me == last) {
+            is(MPI_Recv(&token, 1, MPI_INT, rank, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+               MPI_SUCCESS, "receive of a token");
+        } else if (me == rank) {
+            is(MPI_Send(&token, 1, MPI_INT, last, 7, MPI_COMM_WORLD), MPI_SUCCESS, "token");
+        }
+    }
+}
+
 void entry(int first, bool roots)
 {
     const walk::Group mine = world();
@@ -133,8 +150,8 @@ void entry(int first, bool roots)
     for (int victim = 1; victim < size - 1; ++victim) {
         const int which = (first + victim - 1) % walk::count();
         const walk::Form form = victim % 2 == 0 ? walk::Form::starting : walk::Form::blocking;
-        // Everybody is there before somebody is not.
         is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier before");
+        await_all(victim, dead);
         if (me == victim) {
             die();
         }

@@ -80,8 +80,9 @@ WITH_DEATHS = [ulfm, root, inner, leaf, refused, at_entry]
 
 
 def over_tcp():
-    """The same over TCP"""
-    walk(6, "entry", "5", {0, 5}, "root", btl="tcp,self")
+    """Ranks die at the entry of collectives while TCP connections are being made"""
+    for first in ("0", "5", "11"):
+        walk(6, "entry", first, {0, 5}, "root", btl="tcp,self")
 
 
 if __name__ == "__main__":

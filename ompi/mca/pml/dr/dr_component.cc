@@ -5,6 +5,7 @@
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/dr_module.hpp"
 #include "ompi/mca/pml/dr/drain.hpp"
+#include "ompi/mca/pml/dr/local_help.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/progress.hpp"
@@ -97,6 +98,7 @@ int finalize() noexcept
     if (module_enabled) {
         leave_runtime_alone();
         stop_progress();
+        show_help_there_again();
         print_statistics();
     }
     return mca_bml.bml_finalize();

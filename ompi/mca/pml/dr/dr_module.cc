@@ -5,6 +5,7 @@
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/drain.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/local_help.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/probe.hpp"
@@ -58,6 +59,7 @@ int enable(bool on) noexcept
     tx_pools().set_up(largest_eager());
     peers().set_up();
     survive_broken_pipes();
+    show_help_here();
     progress_beside_runtime();
     module_enabled = true;
     return OMPI_SUCCESS;
