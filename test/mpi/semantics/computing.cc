@@ -1,5 +1,6 @@
 /* Who has sent leaves MPI at once and comes back only when the receiver says, by other means, that
- * it has the message: a sender that computes.
+ * it has the message: a sender that computes. And the other way: a receiver that computes until a
+ * buffered send is over.
  *
  * usage: computing [meetings]
  * Without an argument the message is the first contact of the two. With one, they have met that
@@ -38,7 +39,8 @@ void meet(int other)
     }
 }
 
-/* The message is the name of a FIFO, at whose one end the sender waits. */
+/* Tells the other one the name of a FIFO, and waits at its one end, outside of MPI, for its word.
+ */
 void send_and_compute(int other)
 {
     const char *temporary = std::getenv("TMPDIR");
@@ -52,20 +54,25 @@ void send_and_compute(int other)
     (folder + "/heard").copy(path.data(), path_bytes - 1);
     check(mkfifo(path.data(), 0600) == 0, "mkfifo");
     MPI_Send(path.data(), path_bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD);
-    const int fd = open(path.data(), O_RDONLY); // until the receiver opens it
+    const int fd = open(path.data(), O_RDONLY); // until the other one opens it
     char word = 0;
-    check(fd >= 0 && read(fd, &word, 1) == 1 && word == 'y', "the receiver's word", word);
+    check(fd >= 0 && read(fd, &word, 1) == 1 && word == 'y', "the other one's word", word);
     close(fd);
     unlink(path.data());
     rmdir(folder.c_str());
 }
 
-void receive_and_tell(int other)
+std::array<char, path_bytes> receive_path(int other)
 {
     std::array<char, path_bytes> path{};
     MPI_Recv(path.data(), path_bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return path;
+}
+
+void tell(const std::array<char, path_bytes> &path)
+{
     const int fd = open(path.data(), O_WRONLY);
-    check(fd >= 0 && write(fd, "y", 1) == 1, "telling the sender", fd);
+    check(fd >= 0 && write(fd, "y", 1) == 1, "telling the one who waits", fd);
     close(fd);
 }
 
@@ -79,12 +86,46 @@ void computing_sender()
     if (world().rank % 2 == 0) {
         send_and_compute(other);
     } else {
-        receive_and_tell(other);
+        tell(receive_path(other));
     }
+}
+
+constexpr std::array<int, 6> buffered_sizes{8, 500, 1500, 4000, 40000, 300000};
+
+/* A buffered send is over while its receiver is away and comes back only when told so. */
+void computing_receiver()
+{
+    const int other = world().rank ^ 1;
+    if (other >= world().size) {
+        return;
+    }
+    meet(other);
+    if (world().rank % 2 == 0) {
+        send_and_compute(other);
+        for (const int size : buffered_sizes) {
+            std::vector<unsigned char> in(static_cast<std::size_t>(size));
+            MPI_Recv(in.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            cases::expect(in, static_cast<std::uint64_t>(size), "wrong byte");
+        }
+        return;
+    }
+    std::vector<unsigned char> buffer(1 << 20);
+    MPI_Buffer_attach(buffer.data(), static_cast<int>(buffer.size()));
+    const auto path = receive_path(other);
+    for (const int size : buffered_sizes) {
+        const auto out =
+            cases::pattern(static_cast<std::size_t>(size), static_cast<std::uint64_t>(size));
+        MPI_Bsend(out.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD);
+    }
+    tell(path);
+    void *address = nullptr;
+    int size = 0;
+    MPI_Buffer_detach(&address, &size);
 }
 
 constexpr std::array all{
     cases::Case{"who has sent may leave MPI, and the message arrives", computing_sender},
+    cases::Case{"a buffered send ends while its receiver computes", computing_receiver},
 };
 
 } // namespace

@@ -354,8 +354,10 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
         rc = request->req_status.MPI_ERROR;
         ompi_request_free(&request);
     }
-    // Who has sent may compute for long, and nobody else would hand on what is still here.
-    while (target.peer != nullptr && target.peer->behind()) {
+    // Who has sent may compute for long, and nobody else would hand on what is still here. A BTL of
+    // shared memory lets go only when the receiver has looked: a buffered send must not wait for
+    // that.
+    while (target.peer != nullptr && mode != MCA_PML_BASE_SEND_BUFFERED && target.peer->behind()) {
         opal_progress();
     }
     return rc;
