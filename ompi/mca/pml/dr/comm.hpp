@@ -60,6 +60,10 @@ class CommState : public Hook<CommState> {
 
     Mutex lock;
     Trouble trouble;
+    /// Receives on it call back, which only Open MPI's own layers ask for (osc/pt2pt): they send
+    /// from within progress, with locks of theirs held, and must not come to progress again by
+    /// that. Atomic.
+    bool calls_back = false;
 
     static CommState *of(ompi_communicator_t *comm) noexcept
     {

@@ -223,6 +223,9 @@ int start_recv(RecvRequest &request) noexcept
     reset(request);
     CommState &comm = *request.comm;
     const int source = request.req_base.req_peer;
+    if (OPAL_UNLIKELY(request.ompi().req_complete_cb != nullptr)) {
+        __atomic_store_n(&comm.calls_back, true, __ATOMIC_RELAXED);
+    }
     Unexpected *message = nullptr;
     int error = MPI_SUCCESS;
     {

@@ -1,6 +1,7 @@
 #include "ompi/mca/pml/dr/send.hpp"
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
@@ -75,8 +76,13 @@ void reset(SendRequest &request) noexcept
     request.req_base.req_pml_complete = false;
     request.ompi().req_complete = REQUEST_PENDING;
     request.ompi().req_state = OMPI_REQUEST_ACTIVE;
-    request.ompi().req_status._cancelled = 0;
-    request.ompi().req_status.MPI_ERROR = MPI_SUCCESS;
+    // MPI leaves the rest of a send's status open; osc/pt2pt tells by it whose operation is over.
+    ompi_status_public_t &status = request.ompi().req_status;
+    status.MPI_SOURCE = request.req_base.req_comm->c_my_rank;
+    status.MPI_TAG = request.req_base.req_tag;
+    status.MPI_ERROR = MPI_SUCCESS;
+    status._ucount = request.req_bytes_packed;
+    status._cancelled = 0;
     if (request.req_bytes_packed != 0 && request.base == nullptr) {
         std::size_t start = 0;
         opal_convertor_set_position(&request.req_base.req_convertor, &start);
@@ -357,7 +363,8 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
     // Who has sent may compute for long, and nobody else would hand on what is still here. A BTL of
     // shared memory lets go only when the receiver has looked: a buffered send must not wait for
     // that.
-    while (target.peer != nullptr && mode != MCA_PML_BASE_SEND_BUFFERED && target.peer->behind()) {
+    while (target.peer != nullptr && mode != MCA_PML_BASE_SEND_BUFFERED && target.peer->behind() &&
+           !__atomic_load_n(&CommState::of(comm)->calls_back, __ATOMIC_RELAXED)) {
         opal_progress();
     }
     return rc;
