@@ -91,7 +91,7 @@ def broken_pipe():
 def idle_peer_is_small():
     """a peer that was met costs at most 2 KiB, with two paths to it"""
     code, text = mpirun("-n", "2", "--mca", "pml", "dr", "--mca", "btl", "vader,tcp,self",
-                        "--mca", "pml_dr_stats", "2", os.path.join(PROGRAMS, "computing"))
+                        "--mca", "pml_dr_stats", "2", os.path.join(PROGRAMS, "computing"), "0", "1")
     sizes = [int(size) for size in re.findall(r"state_bytes=(\d+)", text)]
     fttap.check(code == 0 and len(sizes) == 2 and max(sizes) <= 2048, f"{sizes}\n{text}")
 

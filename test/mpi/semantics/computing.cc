@@ -2,9 +2,10 @@
  * it has the message: a sender that computes. And the other way: a receiver that computes until a
  * buffered send is over.
  *
- * usage: computing [meetings]
+ * usage: computing [meetings [cases]]
  * Without an argument the message is the first contact of the two. With one, they have met that
- * often before, so that a fault can be made to strike the message that matters.
+ * often before, so that a fault can be made to strike the message that matters. Only so many of the
+ * cases are run as are asked for.
  */
 #include "test/mpi/semantics/cases.hpp"
 
@@ -133,5 +134,6 @@ constexpr std::array all{
 int main(int argc, char **argv)
 {
     meetings = argc > 1 ? std::atoi(argv[1]) : 0;
-    return cases::run(argc, argv, MPI_THREAD_SINGLE, all);
+    const std::size_t number = argc > 2 ? static_cast<std::size_t>(std::atoi(argv[2])) : all.size();
+    return cases::run(argc, argv, MPI_THREAD_SINGLE, std::span(all).first(number));
 }
