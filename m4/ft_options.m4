@@ -122,6 +122,27 @@ AC_DEFUN([FT_ARG_COVERAGE], [
     AM_CONDITIONAL([FT_COMPONENTS], [test "x$ft_fuzz" != xyes && test "x$ft_coverage" != xyes])
 ])
 
+dnl FT_ARG_LTO: what stands between a message and the network is optimised as one piece, engine and component together: a message
+dnl passes some forty small functions of ten files. Plain product builds by g++ only.
+AC_DEFUN([FT_ARG_LTO], [
+    AC_ARG_ENABLE([lto],
+        [AS_HELP_STRING([--disable-lto], [do not optimise pml/dr across its files])],
+        [ft_lto=$enableval], [ft_lto=yes])
+    AS_IF([test "x$GXX" != xyes || test "x$ft_sanitizer" != xno || test "x$ft_coverage" = xyes || test "x$ft_fuzz" = xyes],
+        [ft_lto=no])
+    dnl Inlining as at -O3; the order of options does not let a makefile ask for that against the user's -O2.
+    FT_LTO_FLAGS="-flto=auto --param=max-inline-insns-auto=30 --param=inline-min-speedup=15"
+    AS_IF([test "x$ft_lto" = xyes], [
+        AC_MSG_CHECKING([whether $CXX links with $FT_LTO_FLAGS])
+        ft_save_CXXFLAGS=$CXXFLAGS
+        CXXFLAGS="$CXXFLAGS $FT_LTO_FLAGS"
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])], [AC_MSG_RESULT([yes])], [AC_MSG_RESULT([no]); ft_lto=no])
+        CXXFLAGS=$ft_save_CXXFLAGS
+    ])
+    AC_SUBST([FT_LTO_FLAGS])
+    AM_CONDITIONAL([FT_LTO], [test "x$ft_lto" = xyes])
+])
+
 dnl FT_ARG_WERROR: a warning stops a developer's build, never a user's.
 AC_DEFUN([FT_ARG_WERROR], [
     AC_ARG_ENABLE([werror],
