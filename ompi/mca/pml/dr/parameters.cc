@@ -52,7 +52,7 @@ enum Index : std::size_t {
 };
 
 std::array<Entry, Index::count> table{{
-    {"fragment_bytes", 64 * kibi, 256, 16 * mebi, OPAL_INFO_LVL_4,
+    {"fragment_bytes", 128 * kibi, 256, 16 * mebi, OPAL_INFO_LVL_4,
      "Largest payload of one fragment (S_max), bytes; what a BTL cannot carry is cut further. "
      "64 fragments are acknowledged together. Too low: more headers and more work per byte. "
      "Too high: one lost or broken fragment costs more to send again."},
