@@ -186,11 +186,7 @@ void CommState::take_posted_any(std::vector<RecvRequest *> &into)
     }
 }
 
-Comms &comms() noexcept
-{
-    static Comms instance;
-    return instance;
-}
+Comms all_comms;
 
 int Comms::add(ompi_communicator_t *comm) noexcept
 try {

@@ -156,6 +156,10 @@ class Comms {
     List<CommState, CommState> all_;
 };
 
-Comms &comms() noexcept;
+extern Comms all_comms;
+inline Comms &comms() noexcept
+{
+    return all_comms;
+}
 
 } // namespace ft::dr

@@ -191,11 +191,7 @@ bool in_range()
 
 } // namespace
 
-Parameters &parameters() noexcept
-{
-    static Parameters instance;
-    return instance;
-}
+Parameters the_parameters;
 
 int Parameters::register_all(const mca_base_component_t &component) noexcept
 {

@@ -42,6 +42,10 @@ struct Parameters {
 };
 
 /// The one set of this process.
-Parameters &parameters() noexcept;
+extern Parameters the_parameters;
+inline Parameters &parameters() noexcept
+{
+    return the_parameters;
+}
 
 } // namespace ft::dr

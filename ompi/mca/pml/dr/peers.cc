@@ -46,11 +46,7 @@ void tell_no_path(const ompi_proc_t *proc) noexcept
                        other.c_str(), host == nullptr ? "an unknown host" : host, btls.c_str());
 }
 
-Peers &peers() noexcept
-{
-    static Peers instance;
-    return instance;
-}
+Peers the_peers;
 
 void Peers::set_up() noexcept
 {

@@ -101,7 +101,12 @@ class Peers {
     std::int64_t pass_at_ = base::Time::never().ns();
 };
 
-Peers &peers() noexcept;
+/// Asked for several times with each message: no call, and no test whether it was made.
+extern Peers the_peers;
+inline Peers &peers() noexcept
+{
+    return the_peers;
+}
 
 /// Shows the user that no BTL leads to that process.
 void tell_no_path(const ompi_proc_t *proc) noexcept;

@@ -4,11 +4,7 @@
 
 namespace ft::dr {
 
-TxPools &tx_pools() noexcept
-{
-    static TxPools instance;
-    return instance;
-}
+TxPools the_pools;
 
 void TxPools::set_up(std::size_t largest_payload) noexcept
 {

@@ -62,6 +62,10 @@ class TxPools {
     std::size_t largest_payload_ = 0;
 };
 
-TxPools &tx_pools() noexcept;
+extern TxPools the_pools;
+inline TxPools &tx_pools() noexcept
+{
+    return the_pools;
+}
 
 } // namespace ft::dr
