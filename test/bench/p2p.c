@@ -4,9 +4,10 @@
  *
  * usage: p2p [--latency S,S,...] [--bandwidth S,S,...] [--rate S] [--seconds T]
  *   sizes in bytes; T is the time each figure is measured for (default 0.15 s, after a warm-up of a
- * fifth of it). Rank 0 prints one line per figure: `name size value unit best`, times in us,
- * bandwidth in GB/s (10^9), rate in M/s. The value is the median over some fifty batches, `best`
- * that of the fastest batch, which says more than the median where others use the machine. Half
+ * fifth of it). Rank 0 prints one line per figure: `name size value unit best mean`, times in
+ * us, bandwidth in GB/s (10^9), rate in M/s. The value is the median over some fifty batches,
+ * `best` that of the fastest batch, which says more than the median where others use the machine,
+ * and `mean` of all of them together, which rare losses do not hide from. Half
  * round trip is of MPI_Send and MPI_Recv; bandwidth keeps a window of non-blocking sends and is
  * ended by an empty reply; rate is the same with small messages and a window of 64. */
 #define _GNU_SOURCE
@@ -142,14 +143,14 @@ static int repetitions(void (*action)(int, int), int bytes, int window, double s
 }
 
 struct timing {
-    double median, best;
+    double median, best, mean;
 };
 
-/* Seconds that an action takes: the median and the least over batches. */
+/* Seconds that an action takes: median, least and mean over batches. */
 static struct timing measure(void (*action)(int, int), int bytes, int window)
 {
     enum { batches = 51 };
-    double times[batches];
+    double times[batches], sum = 0;
     const int n = repetitions(action, bytes, window, seconds_each) / batches + 1;
     MPI_Barrier(MPI_COMM_WORLD);
     for (int b = 0; b < batches; ++b) {
@@ -157,9 +158,10 @@ static struct timing measure(void (*action)(int, int), int bytes, int window)
         for (int i = 0; i < n; ++i)
             action(bytes, window);
         times[b] = (MPI_Wtime() - start) / n;
+        sum += times[b];
     }
     qsort(times, batches, sizeof *times, compare);
-    return (struct timing){times[batches / 2], times[0]};
+    return (struct timing){times[batches / 2], times[0], sum / batches};
 }
 
 static int parse_sizes(const char *text, int *sizes)
@@ -219,14 +221,14 @@ int main(int argc, char **argv)
         const struct timing t = measure(burst, bandwidths[i], window);
         const double gigabytes = bandwidths[i] * 1e-9 * window;
         if (rank == 0)
-            printf("bandwidth %d %.4f GB/s %.4f\n", bandwidths[i], gigabytes / t.median,
-                   gigabytes / t.best);
+            printf("bandwidth %d %.4f GB/s %.4f %.4f\n", bandwidths[i], gigabytes / t.median,
+                   gigabytes / t.best, gigabytes / t.mean);
     }
     for (int i = 0; i < n_rates; ++i) {
         const struct timing t = measure(burst, rates[i], max_window);
         if (rank == 0)
-            printf("rate %d %.4f M/s %.4f\n", rates[i], max_window / t.median * 1e-6,
-                   max_window / t.best * 1e-6);
+            printf("rate %d %.4f M/s %.4f %.4f\n", rates[i], max_window / t.median * 1e-6,
+                   max_window / t.best * 1e-6, max_window / t.mean * 1e-6);
     }
     if (lines) {
         const double after = probe(lines);
