@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
 #include "opal/mca/pool.hpp"
 #include "opal/mca/show_help.hpp"
 
@@ -63,6 +65,22 @@ void release(Unexpected *message) noexcept
     }
 }
 
+void forget(Unexpected *message) noexcept
+{
+    const Arrival &arrival = message->arrival;
+    if (arrival.unasked() && ompi_mpi_state < OMPI_MPI_STATE_FINALIZE_STARTED) {
+        bool credit = false;
+        {
+            Guard guard(arrival.peer->lock);
+            credit = arrival.peer->take_eager(arrival.payload.size(), now());
+        }
+        if (credit) {
+            peers().mark_busy(*arrival.peer);
+        }
+    }
+    release(message);
+}
+
 CommState::CommState(ompi_communicator_t *comm)
     : comm_(comm), sources_(static_cast<std::size_t>(comm->c_remote_group->grp_proc_count))
 {
@@ -72,7 +90,7 @@ CommState::~CommState()
 {
     while (Unexpected *message = all_unexpected_.front()) {
         take(message);
-        release(message);
+        forget(message);
     }
 }
 
@@ -204,7 +222,7 @@ try {
                 if (message->arrival.source >= 0 && message->arrival.source < state->size()) {
                     state->add(message);
                 } else {
-                    dr::release(message);
+                    dr::forget(message);
                 }
             }
             message = after;

@@ -25,6 +25,8 @@ struct Arrival {
     std::uint64_t length = 0; ///< of the whole message
     std::uint64_t sender_request = 0;
     std::span<const std::byte> payload; ///< its beginning
+    /// Whether it counts against the sender's credit: all but a bare request to be asked for.
+    bool unasked() const noexcept { return peer != nullptr && (!rendezvous || !payload.empty()); }
 };
 
 struct FromSourceTag;
@@ -39,6 +41,8 @@ struct Unexpected : Hook<FromSourceTag>, Hook<FromAllTag> {
 /// Copies an arrival, payload included. \return nullptr when there is no memory
 Unexpected *keep(const Arrival &arrival) noexcept;
 void release(Unexpected *message) noexcept;
+/// Releases a message that no receive will ever take.
+void forget(Unexpected *message) noexcept;
 void set_up_unexpected() noexcept;
 void release_unexpected() noexcept;
 

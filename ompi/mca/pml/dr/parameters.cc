@@ -29,6 +29,8 @@ enum Index : std::size_t {
     window_bytes,
     window_vfrags,
     eager_limit,
+    eager_window_bytes,
+    unexpected_bytes,
     path_depth,
     rto_initial_us,
     rto_min_us,
@@ -69,6 +71,15 @@ std::array<Entry, Index::count> table{{
      "0 takes the smallest eager limit of the BTLs to that peer. A message never exceeds one "
      "fragment. Too low: a round trip more for medium messages. Too high: copies, and memory at "
      "receivers that are late."},
+    {"eager_window_bytes", 4 * mebi, 0, 4096 * mebi, OPAL_INFO_LVL_4,
+     "Most bytes of short messages to one peer that no receive has taken yet, payload and 256 for "
+     "each; beyond, the receiver is asked first. 0: it is always asked first. Too low: a round "
+     "trip more for bursts of short messages. Too high: memory at receivers that are late."},
+    {"unexpected_bytes", 1024 * mebi, 0, 1024 * 1024 * mebi, OPAL_INFO_LVL_4,
+     "Most bytes of short messages that one process keeps for receives to come, from all processes "
+     "of a job together: each sends at most its part of it unasked, and never more than "
+     "eager_window_bytes. Too low: a round trip more for bursts of short messages in large jobs. "
+     "Too high: memory at receivers that are late."},
     {"path_depth", 16, 1, 65535, OPAL_INFO_LVL_6,
      "Most fragments that one path's BTL holds at a time. Too low: the BTL runs dry. Too high: "
      "much to send again when the path dies, and late adaptation between paths."},
@@ -252,6 +263,9 @@ try {
     engine.give_up = ms(Index::give_up_ms);
     eager_limit = number32(Index::eager_limit);
     keepalive = ms(Index::keepalive_ms);
+    eager_window =
+        std::min(number(Index::eager_window_bytes),
+                 number(Index::unexpected_bytes) / std::max(ompi_process_info.num_procs, 1U));
     drain = ms(Index::drain_ms);
     reconnect = ms(Index::reconnect_ms);
     stats = number32(Index::stats);

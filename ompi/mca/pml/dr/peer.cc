@@ -38,6 +38,30 @@ std::size_t PeerState::bytes() const noexcept
            paths.size() * sizeof(BtlPath);
 }
 
+bool PeerState::take_eager(std::uint64_t payload, base::Time present) noexcept
+{
+    eager_taken += eager_cost(payload);
+    // In halves of the window: seldom, and the sender never runs dry by what it is not told.
+    return eager_taken - eager_told >= parameters().eager_window / 2 && tell_taken(present);
+}
+
+bool PeerState::tell_taken(base::Time present) noexcept
+{
+    if (eager_taken == eager_told || error != MPI_SUCCESS) {
+        return false;
+    }
+    UpperHeader upper;
+    upper.kind = MessageKind::credit;
+    upper.consumed = eager_taken;
+    TxOrdered *tx = tx_pools().get_ordered(upper, 0);
+    if (tx == nullptr) {
+        return false; // with the next message
+    }
+    eager_told = eager_taken;
+    submit(tx, present);
+    return true;
+}
+
 bool PeerState::behind() const noexcept
 {
     Guard guard(lock);

@@ -9,6 +9,7 @@
 
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/lock.hpp"
+#include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/request.hpp"
 #include "ompi/mca/pml/dr/slot_table.hpp"
 #include "ompi/mca/pml/dr/tx_vfrag.hpp"
@@ -32,9 +33,13 @@ class PeerState {
     List<SendRequest, PendingTag> pending;       ///< not started: the window is full; in order
     List<SendRequest, DataTag> data;             ///< with bytes that are in no VFRAG yet
     std::uint32_t eager_limit = 0;               ///< payload bytes; constant after set-up
-    std::uint64_t dropped = 0; ///< messages that made no sense: counted, forgotten
-    base::Time last_heard;     ///< when a fragment of it came
-    int error = MPI_SUCCESS;   ///< error class of everything to and from it, once it failed
+    std::uint64_t eager_sent = 0;     ///< cost of all messages that went without being asked for
+    std::uint64_t eager_credited = 0; ///< of those, what the peer says its receives have taken
+    std::uint64_t eager_taken = 0;    ///< the same the other way: cost of what was taken here
+    std::uint64_t eager_told = 0;     ///< ... and was told to the peer
+    std::uint64_t dropped = 0;        ///< messages that made no sense: counted, forgotten
+    base::Time last_heard;            ///< when a fragment of it came
+    int error = MPI_SUCCESS;          ///< error class of everything to and from it, once it failed
 
     /// Queues an ordered VFRAG (a cts) that is sent as soon as the window has room.
     void submit(TxOrdered *tx, base::Time now) noexcept;
@@ -65,6 +70,22 @@ class PeerState {
     /// A message without an acknowledgement has not left this process yet: a BTL has it still (its
     /// connection is not up, or is full), or does not have it at all.
     bool behind() const noexcept;
+    /// What a message costs a receiver that has not asked for it yet.
+    static constexpr std::uint64_t eager_cost(std::uint64_t payload) noexcept
+    {
+        constexpr std::uint64_t envelope = 256;
+        return payload + envelope;
+    }
+    /// Whether a message of this payload may go without being asked for.
+    bool has_credit(std::uint64_t payload) const noexcept
+    {
+        return eager_sent - eager_credited + eager_cost(payload) <= parameters().eager_window;
+    }
+    /// A message that came unasked, of this payload, has met its receive or is forgotten.
+    /// \return true when there is something to send now
+    bool take_eager(std::uint64_t payload, base::Time now) noexcept;
+    /// Tells the peer what has been taken. \return the same
+    bool tell_taken(base::Time now) noexcept;
     /// Sends a ping when the peer was silent for `interval` and nothing of ours is outstanding that
     /// would be acknowledged: only then is a lost peer noticed by one who waits for it.
     void ping_if_silent(base::Duration interval, base::Time now) noexcept;

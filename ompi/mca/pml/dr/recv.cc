@@ -130,6 +130,27 @@ void reply(RecvRequest &request, const Arrival &arrival, Completions &done,
     }
 }
 
+/// What the sender is to be told of a match. Peer's lock held. \return whether there is something
+/// to send
+bool settle(RecvRequest &request, const Arrival &arrival, Completions &done,
+            base::Time present) noexcept
+{
+    PeerState &peer = *arrival.peer;
+    bool credit = false;
+    if (arrival.unasked()) {
+        credit = peer.take_eager(arrival.payload.size(), present);
+    } else if (arrival.length <= peer.eager_limit) {
+        // Short, and yet it asked: the sender is out of credit, perhaps with a smaller window.
+        credit = peer.tell_taken(present);
+    }
+    if (!arrival.rendezvous) {
+        conclude(request, done);
+        return credit;
+    }
+    reply(request, arrival, done, present);
+    return true;
+}
+
 void fill_status(ompi_status_public_t *status, const Arrival &arrival) noexcept
 {
     status->MPI_SOURCE = arrival.source;
@@ -173,17 +194,19 @@ void receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Com
         static_cast<std::size_t>(std::min<std::uint64_t>(arrival.payload.size(), request.expected));
     unpack(request, 0, arrival.payload.first(first));
     request.arrived = first;
-    if (!arrival.rendezvous) {
-        conclude(request, done);
+    if (arrival.peer == nullptr) {
+        conclude(request, done); // of this process, copied
         return;
     }
     if (peer_locked) {
-        reply(request, arrival, done, present);
+        settle(request, arrival, done, present);
         return;
     }
     {
         Guard guard(arrival.peer->lock);
-        reply(request, arrival, done, present);
+        if (!settle(request, arrival, done, present)) {
+            return;
+        }
     }
     peers().keep_busy(*arrival.peer);
     arrival.peer->transmit(present);

@@ -89,6 +89,16 @@ bool on_cts(PeerState &peer, const UpperHeader &upper, Completions &done)
     return true;
 }
 
+/// Receives at the peer have taken what we sent unasked. Peer's lock held.
+bool on_credit(PeerState &peer, const UpperHeader &upper) noexcept
+{
+    if (upper.consumed < peer.eager_credited || upper.consumed > peer.eager_sent) {
+        return false;
+    }
+    peer.eager_credited = upper.consumed;
+    return true;
+}
+
 /// What the engine accepted, in its turn. Peer's lock held.
 void deliver(PeerState &peer, const FragHeader &header, Bytes fragment, Completions &done,
              base::Time present)
@@ -102,6 +112,9 @@ void deliver(PeerState &peer, const FragHeader &header, Bytes fragment, Completi
         case MessageKind::match:
         case MessageKind::rts:
             sensible = on_envelope(peer, upper, payload, done, present);
+            break;
+        case MessageKind::credit:
+            sensible = on_credit(peer, upper);
             break;
         case MessageKind::ping:
             break;

@@ -119,7 +119,8 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
         if (peer.error != MPI_SUCCESS) {
             return Eager::failed;
         }
-        if (!peer.pending.empty() || !peer.engine.has_room(bytes, true)) {
+        if (!peer.pending.empty() || !peer.engine.has_room(bytes, true) ||
+            OPAL_UNLIKELY(!peer.has_credit(bytes))) {
             return Eager::no_room;
         }
         TxOrdered *tx = tx_pools().get_ordered(envelope(comm, tag, MessageKind::match), bytes);
@@ -127,6 +128,7 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
             return Eager::no_room;
         }
         pack_all(buffer, count, datatype, const_cast<std::byte *>(tx->bytes), bytes);
+        peer.eager_sent += PeerState::eager_cost(bytes);
         peer.engine.submit(tx->vfrag, present);
     }
     peers().keep_busy(peer);
@@ -236,7 +238,7 @@ bool start_on_wire(SendRequest &request, Completions &done, base::Time present) 
 {
     PeerState &peer = *request.peer;
     const std::size_t bytes = request.req_bytes_packed;
-    const bool whole = bytes <= peer.eager_limit;
+    const bool whole = bytes <= peer.eager_limit && peer.has_credit(bytes);
     const std::size_t payload = whole ? bytes : 0;
     if (!peer.engine.has_room(payload, true)) {
         return false;
@@ -263,6 +265,9 @@ bool start_on_wire(SendRequest &request, Completions &done, base::Time present) 
     }
     request.opened = payload;
     request.started = true;
+    if (!rendezvous || payload != 0) {
+        peer.eager_sent += PeerState::eager_cost(payload);
+    }
     peer.engine.submit(tx->vfrag, present);
     if (!rendezvous) {
         finish(request, MPI_SUCCESS, done); // buffered: the bytes are ours now

@@ -1,14 +1,15 @@
 /// \file
 /// What pml/dr itself writes behind the engine's header. Little-endian, bounds-checked; any thread.
 ///
-/// | message | bytes | fields |
-/// |---|---|---|
-/// | match | 16 | kind, 3 zero, context, source rank in the communicator, tag; the payload is the
-/// message | | rts | 32 | the same, length of the message, sender's request; the payload is its
-/// beginning | | cts | 28 | kind, 3 zero, sender's request, receiver's request (0: none), where to
-/// end | | data | 20 | kind, 3 zero, receiver's request, place of the payload in the message |
+/// - match, 16 bytes: kind, 3 zero, context, source rank in the communicator, tag; the payload is
+///   the message
+/// - rts, 32: the same, length of the message, sender's request; the payload is its beginning
+/// - cts, 28: kind, 3 zero, sender's request, receiver's request (0: none), where to end
+/// - data, 20: kind, 3 zero, receiver's request, place of the payload in the message
+/// - credit, 12: kind, 3 zero, what the eager messages that have met their receive cost in all
+/// - ping, 4: kind, 3 zero
 ///
-/// match, rts and cts travel as ordered VFRAGs, so that matching needs no sequence of its own.
+/// All but data travel as ordered VFRAGs, so that matching needs no sequence of its own.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,14 @@
 
 namespace ft::dr {
 
-enum class MessageKind : std::uint8_t { match = 1, rts = 2, cts = 3, data = 4, ping = 5 };
+enum class MessageKind : std::uint8_t {
+    match = 1,
+    rts = 2,
+    cts = 3,
+    data = 4,
+    ping = 5,
+    credit = 6
+};
 
 inline constexpr std::size_t match_bytes = 16;
 inline constexpr std::size_t rts_bytes = 32;
@@ -35,6 +43,7 @@ struct UpperHeader {
     std::uint64_t sender_request = 0;   ///< rts, cts
     std::uint64_t receiver_request = 0; ///< cts, data
     std::uint64_t offset = 0;           ///< data
+    std::uint64_t consumed = 0;         ///< credit: of all eager messages so far
 };
 
 /// \return bytes written; `out` must hold `largest_upper_bytes`
@@ -63,6 +72,9 @@ inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> o
         writer.u64(header.receiver_request);
         writer.u64(header.offset);
         break;
+    case MessageKind::credit:
+        writer.u64(header.consumed);
+        break;
     case MessageKind::ping:
         break;
     }
@@ -76,7 +88,7 @@ inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> o
     const std::uint8_t kind = reader.u8();
     reader.skip(3);
     if (kind < static_cast<std::uint8_t>(MessageKind::match) ||
-        kind > static_cast<std::uint8_t>(MessageKind::ping)) {
+        kind > static_cast<std::uint8_t>(MessageKind::credit)) {
         return false;
     }
     header.kind = static_cast<MessageKind>(kind);
@@ -99,6 +111,9 @@ inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> o
     case MessageKind::data:
         header.receiver_request = reader.u64();
         header.offset = reader.u64();
+        break;
+    case MessageKind::credit:
+        header.consumed = reader.u64();
         break;
     case MessageKind::ping:
         break;
