@@ -115,7 +115,7 @@ Daemon &Daemon::get() noexcept
 
 bool Daemon::is_root() const
 {
-    if (session_ && session_->engine().view()) {
+    if (begun()) {
         return session_->engine().view()->root() == self_;
     }
     return self_ == 0;
@@ -132,12 +132,11 @@ int Daemon::start() noexcept
     self_ = ORTE_PROC_MY_NAME->vpid;
     started_at_ = monotonic_now();
     started_wall_us_ = wall_us();
-    spread_ = std::make_unique<DeathSpread>(self_);
+    session_ = std::make_unique<Session>(self_);
     gather_ = std::make_unique<Gather>(
         self_, [this](NodeId id, const Bytes &signature) { return gone(id, signature); });
     wind_down_ = std::make_unique<WindDown>(self_);
     // Until GO, mpirun is the root of everything and has no children.
-    spread_->on_view(0, 0, {});
     gather_->on_root(0);
     if (is_root() && getrandom(key_.data(), key_.size(), 0) != static_cast<ssize_t>(key_.size())) {
         orte_show_help("help-errmgr-radixft.txt", "no-key", true, std::strerror(errno));
@@ -170,8 +169,25 @@ void Daemon::stop() noexcept
         std::fclose(stderr_);
         std::fclose(stdout_);
     }
-    story(2, "leaves; %llu messages dropped", static_cast<unsigned long long>(dropped_));
+    tell_counts();
     log_.close();
+}
+
+void Daemon::tell_counts() const
+{
+    story(2, "leaves; %llu messages dropped", static_cast<unsigned long long>(dropped_));
+    if (!begun()) {
+        return;
+    }
+    const membership::Counters &c = session_->engine().counters();
+    const DeathSpread::Counts &d = session_->deaths().counts();
+    story(1,
+          "has sent %llu messages (%llu of them again) for %u new views, and %llu (%llu again) for "
+          "the deaths of %zu ranks; its arity is %d",
+          static_cast<unsigned long long>(c.for_changes),
+          static_cast<unsigned long long>(c.for_changes_again), views_,
+          static_cast<unsigned long long>(d.sent), static_cast<unsigned long long>(d.again),
+          session_->deaths().known().size(), parameters().arity);
 }
 
 void Daemon::arm_timer()
@@ -180,7 +196,7 @@ void Daemon::arm_timer()
         return;
     }
     base::Time next = tick_at_;
-    if (session_) {
+    if (begun()) {
         next = std::min(next, session_->engine().next_deadline());
     }
     if (next == armed_for_) {
@@ -196,13 +212,13 @@ void Daemon::on_timer()
 {
     armed_for_ = base::Time::never();
     const base::Time now = monotonic_now();
-    if (session_ && now >= session_->engine().next_deadline()) {
+    if (begun() && now >= session_->engine().next_deadline()) {
         session_->time(now);
     }
     if (now >= tick_at_) {
         tick_at_ = now + tick;
         jobs_.learn();
-        spread_->tick();
+        session_->tick(now);
         gather_->tick();
         check_ranks();
         wind_down_->tick();
@@ -216,14 +232,14 @@ void Daemon::on_timer()
 void Daemon::on_wireup() noexcept
 {
     // The runtime stores the addresses right after it has called this: look when it has returned.
-    if (started_ && self_ != 0 && !session_) {
+    if (started_ && self_ != 0 && !begun()) {
         Callbacks::later([] { get().send_ready(); });
     }
 }
 
 void Daemon::send_ready()
 {
-    if (session_ || !orte_routed_base.routing_enabled) {
+    if (begun() || !orte_routed_base.routing_enabled) {
         return;
     }
     Bytes body(4 + 4 + 4);
@@ -250,7 +266,7 @@ void Daemon::on_ready(NodeId from, base::WireReader &in)
                       "hosts");
         return;
     }
-    if (session_) {
+    if (begun()) {
         // A daemon that was added later. It takes part in launches, but is no member of the view.
         story(1, "daemon %u on %s came after the start and is not watched", from,
               host_name(from).c_str());
@@ -301,7 +317,7 @@ void Daemon::on_go(base::WireReader &in)
         *value = static_cast<int>(in.u32());
     }
     const auto output = in.rest();
-    if (!in.complete() || their_format != format || session_ || self_ >= daemons ||
+    if (!in.complete() || their_format != format || begun() || self_ >= daemons ||
         !p.fault().empty()) {
         ++dropped_;
         return;
@@ -335,8 +351,8 @@ void Daemon::begin(std::uint32_t daemons)
         }
     }
     sealer_.emplace(key_);
-    session_ = std::make_unique<Session>(p.engine(), self_, daemons, monotonic_now(),
-                                         log_.is_open() ? &log_ : nullptr);
+    session_->log_to(log_.is_open() ? &log_ : nullptr);
+    session_->begin(monotonic_now(), p.engine(), daemons);
     story(1, "begins: %u daemons, arity %d", daemons, p.arity);
     apply_view();
     for (const auto &[from, bytes] : std::exchange(early_, {})) {
@@ -357,7 +373,7 @@ void Daemon::check_leaving()
     if (!ORTE_PROC_IS_HNP) {
         // The order to leave can overtake the start of a rank, whose end then goes uncounted.
         leave = patience_over >= 10 || (patience_over >= 2 && !children_exist());
-    } else if (!session_ && orte_process_info.num_procs > 1) {
+    } else if (!begun() && orte_process_info.num_procs > 1) {
         // The launch failed. Who has not called by now was told nothing, and ends by itself when it
         // finds nobody here.
         leave = patience_over >= 3;
@@ -374,7 +390,7 @@ void Daemon::check_leaving()
 void Daemon::check_launch(base::Time now)
 {
     const int wait = parameters().launch_wait_ms;
-    if (self_ != 0 || session_ || over_ || wait == 0 || orte_process_info.num_procs < 2 ||
+    if (self_ != 0 || begun() || over_ || wait == 0 || orte_process_info.num_procs < 2 ||
         orte_finalizing || orte_orteds_term_ordered ||
         now - started_at_ < base::Duration::from_ms(wait)) {
         return;

@@ -11,7 +11,6 @@
 
 #include "orte_glue/orte_prelude.hpp"
 
-#include "orte_glue/radixft/death_spread.hpp"
 #include "orte_glue/radixft/gather.hpp"
 #include "orte_glue/radixft/jobs.hpp"
 #include "orte_glue/radixft/parameters.hpp"
@@ -81,8 +80,10 @@ class Daemon {
     /// After every loss of a daemon while the job ends: is everybody gone?
     void check_all_gone() noexcept;
 
-    const DeathSpread *deaths() const { return spread_.get(); }
+    const DeathSpread *deaths() const { return session_ ? &session_->deaths() : nullptr; }
     bool is_root() const;
+    /// The job has begun: the engine is there.
+    bool begun() const { return session_ && session_->begun(); }
 
   private:
     friend struct Callbacks;
@@ -97,6 +98,7 @@ class Daemon {
     void check_launch(base::Time now);
     void check_leaving();
     void launch_failed(const std::string &why);
+    void tell_counts() const;
 
     // daemon_messages.cc
     void send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes);
@@ -135,7 +137,6 @@ class Daemon {
     NodeId self_ = 0;
     bool started_ = false;
     Jobs jobs_;
-    std::unique_ptr<DeathSpread> spread_;
     std::unique_ptr<Gather> gather_;
     std::unique_ptr<WindDown> wind_down_;
     std::unique_ptr<Session> session_;
@@ -159,6 +160,7 @@ class Daemon {
     int exit_code_ = 0;
     bool over_ = false; ///< the job is being ended
     std::uint64_t dropped_ = 0;
+    unsigned views_ = 0; ///< installed since the beginning
     unsigned leaving_ticks_ = 0;
     std::optional<base::Time> orphaned_at_; ///< mpirun has been gone since
     std::string must_end_;                  ///< why, if the job must end

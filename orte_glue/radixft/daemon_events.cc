@@ -35,7 +35,7 @@ void Daemon::connection_lost(NodeId id) noexcept
               answer == Knock::refused    ? "refused"
               : answer == Knock::accepted ? "accepted"
                                           : "silence");
-        if (!self.session_) {
+        if (!self.begun()) {
             if (self.self_ == 0 && answer == Knock::refused) {
                 self.launch_failed("the daemon on " + host_name(id) +
                                    " ended before the job had begun");
@@ -61,7 +61,7 @@ void Daemon::connection_lost(NodeId id) noexcept
 void Daemon::channel_broke(const char *text) noexcept
 {
     story(2, "the channel broke: %s", text);
-    if (!session_ && !ORTE_PROC_IS_HNP) {
+    if (!begun() && !ORTE_PROC_IS_HNP) {
         return;
     }
     for (NodeId id = 0; id < orte_process_info.num_procs; ++id) {
@@ -78,7 +78,7 @@ void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
     if (over_) {
         return;
     }
-    if (!session_) {
+    if (!begun()) {
         const std::string host = host_name(daemon.name.vpid);
         launch_failed("the daemon on " + host +
                       " could not be started, or ended before the job had begun: mpirun's remote "
@@ -99,7 +99,7 @@ void Daemon::peer_left(NodeId id) noexcept
         check_winding_down();
         return;
     }
-    if (session_ && !orte_orteds_term_ordered) {
+    if (begun() && !orte_orteds_term_ordered) {
         connection_lost(id);
         return;
     }
@@ -122,7 +122,7 @@ void Daemon::set_exit_code(int code) noexcept
 
 void Daemon::flush()
 {
-    while (session_) {
+    while (begun()) {
         const membership::Output out = session_->take();
         if (out.messages.empty() && out.events.empty()) {
             break;
@@ -139,15 +139,15 @@ void Daemon::flush()
 
 void Daemon::flush_glue()
 {
-    if (!spread_) {
+    if (!session_) {
         return;
     }
     for (bool again = true; again;) {
         again = false;
-        for (const Outgoing &message : spread_->take_outgoing()) {
+        for (const Outgoing &message : session_->take_outgoing()) {
             send(message);
         }
-        for (const RankDeath &death : spread_->take_news()) {
+        for (const RankDeath &death : session_->take_news()) {
             on_announced(death);
             again = true;
         }
@@ -163,10 +163,10 @@ void Daemon::flush_glue()
         }
     }
     check_winding_down();
-    if (waiting_for_spread_ && spread_->everybody_knows()) {
+    if (waiting_for_spread_ && session_->deaths().everybody_knows()) {
         waiting_for_spread_ = false;
         const std::int64_t us = (monotonic_now() - announced_at_).us();
-        for (const auto &[who, death] : spread_->known()) {
+        for (const auto &[who, death] : session_->deaths().known()) {
             spread_us_.emplace(who, us);
         }
         story(1, "every daemon knows, after %lld us", static_cast<long long>(us));
@@ -225,6 +225,7 @@ void Daemon::on_event(const Event &event)
 
 void Daemon::on_installed(const Event &event)
 {
+    ++views_;
     story(1, "installed view %llu: %u daemons, %u messages",
           static_cast<unsigned long long>(event.view->epoch()), event.view->size(), event.messages);
     if (event.change) {
@@ -258,9 +259,6 @@ void Daemon::on_installed(const Event &event)
 void Daemon::apply_view()
 {
     const membership::ViewPtr &view = session_->engine().view();
-    std::vector<NodeId> children;
-    view->children(self_, children);
-    spread_->on_view(view->epoch(), view->root(), children);
     gather_->on_root(view->root());
     if (view->root() != self_ || over_) {
         return;
@@ -272,8 +270,8 @@ void Daemon::apply_view()
             continue;
         }
         for (const Rank who : jobs_.ranks_on(id)) {
-            spread_->report(
-                {who, id, Cause::node_died, 128 + SIGKILL, loss.epoch, loss.noticed_us});
+            session_->report(monotonic_now(), {who, id, Cause::node_died, 128 + SIGKILL, loss.epoch,
+                                               loss.noticed_us, loss.stabilized_ns / 1000});
         }
     }
     gather_->recheck();
@@ -285,7 +283,8 @@ void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
         return;
     }
     jobs_.learn();
-    spread_->report(
+    session_->report(
+        monotonic_now(),
         {{rank.name.jobid, rank.name.vpid}, self_, cause, rank.exit_code, 0, wall_us()});
     flush();
     arm_timer();
@@ -396,7 +395,7 @@ void Daemon::tell_ranks(const RankDeath &death)
 
 bool Daemon::gone(NodeId id, const Bytes &signature)
 {
-    if (session_ && session_->engine().view() && !session_->engine().view()->contains(id)) {
+    if (begun() && !session_->engine().view()->contains(id)) {
         return true;
     }
     const std::vector<Rank> named = decode_signature(signature);
@@ -404,8 +403,9 @@ bool Daemon::gone(NodeId id, const Bytes &signature)
         return false; // all daemons take part for themselves
     }
     const std::vector<Rank> ranks = jobs_.ranks_on(id, named);
-    return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(),
-                                         [this](Rank r) { return spread_->announced(r); });
+    return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [this](Rank r) {
+        return session_->deaths().announced(r);
+    });
 }
 
 int Daemon::allgather(orte_grpcomm_coll_t *coll, opal_buffer_t *data) noexcept

@@ -120,7 +120,7 @@ void Daemon::on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte
         return;
     }
     if (tag == protocol_tag) {
-        if (session_) {
+        if (begun()) {
             on_protocol(from, bytes);
         } else if (early_.size() < most_early) {
             early_.emplace_back(from, Bytes(bytes.begin(), bytes.end()));
@@ -186,7 +186,7 @@ void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
     case Type::rank_died:
     case Type::ranks_dead:
     case Type::ranks_dead_ack:
-        used = spread_->on_message(from, type, body);
+        used = session_->spread(monotonic_now(), from, type, body);
         break;
     case Type::contribution:
     case Type::release:

@@ -8,7 +8,7 @@ namespace ft::radixft {
 
 namespace {
 
-constexpr std::size_t death_bytes = 4 + 4 + 4 + 1 + 4 + 8 + 8;
+constexpr std::size_t death_bytes = 4 + 4 + 4 + 1 + 4 + 8 + 8 + 8;
 constexpr std::size_t most_per_message = 4096;
 
 void write(base::WireWriter &out, const RankDeath &d)
@@ -20,6 +20,7 @@ void write(base::WireWriter &out, const RankDeath &d)
     out.u32(static_cast<std::uint32_t>(d.exit_code));
     out.u64(d.epoch);
     out.u64(static_cast<std::uint64_t>(d.noticed_us));
+    out.u64(static_cast<std::uint64_t>(d.stabilized_us));
 }
 
 RankDeath read(base::WireReader &in)
@@ -37,6 +38,7 @@ RankDeath read(base::WireReader &in)
     d.exit_code = static_cast<std::int32_t>(in.u32());
     d.epoch = in.u64();
     d.noticed_us = static_cast<std::int64_t>(in.u64());
+    d.stabilized_us = static_cast<std::int64_t>(in.u64());
     return d;
 }
 
@@ -126,6 +128,13 @@ void DeathSpread::learn(const RankDeath &death)
     }
 }
 
+void DeathSpread::send(NodeId to, Type type, Bytes body)
+{
+    ++counts_.sent;
+    counts_.again += repeating_ ? 1 : 0;
+    outgoing_.push_back({to, type, std::move(body)});
+}
+
 void DeathSpread::send_reports()
 {
     for (auto it = pending_.begin(); it != pending_.end();) {
@@ -137,7 +146,7 @@ void DeathSpread::send_reports()
         for (std::size_t i = 0; i < count; ++i, ++it) {
             write(out, it->second);
         }
-        outgoing_.push_back({root_, Type::rank_died, std::move(body)});
+        send(root_, Type::rank_died, std::move(body));
     }
 }
 
@@ -155,7 +164,7 @@ void DeathSpread::send_list(NodeId child, std::size_t from)
             write(out, list_[from + i]);
         }
         from += count;
-        outgoing_.push_back({child, Type::ranks_dead, std::move(body)});
+        send(child, Type::ranks_dead, std::move(body));
     }
     state.sent = std::max(state.sent, from);
 }
@@ -165,6 +174,7 @@ void DeathSpread::tick()
     if (root_ == no_node) {
         return;
     }
+    repeating_ = true;
     if (!is_root() && !pending_.empty()) {
         send_reports();
     }
@@ -173,6 +183,7 @@ void DeathSpread::tick()
             send_list(id, child.acked);
         }
     }
+    repeating_ = false;
 }
 
 bool DeathSpread::on_message(NodeId from, Type type, std::span<const std::byte> body)
@@ -235,7 +246,9 @@ bool DeathSpread::on_list(NodeId from, std::span<const std::byte> body)
     parent_ = from;
     // What is new is acknowledged when it has arrived below too; what is not, again.
     if (list_.size() == before || reached() > acked_) {
+        repeating_ = list_.size() == before;
         send_ack();
+        repeating_ = false;
     }
     return true;
 }
@@ -272,7 +285,7 @@ void DeathSpread::send_ack()
     base::WireWriter out(ack);
     out.u64(term_);
     out.u32(static_cast<std::uint32_t>(acked_));
-    outgoing_.push_back({parent_, Type::ranks_dead_ack, std::move(ack)});
+    send(parent_, Type::ranks_dead_ack, std::move(ack));
 }
 
 } // namespace ft::radixft

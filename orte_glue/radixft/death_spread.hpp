@@ -23,6 +23,12 @@ namespace ft::radixft {
 
 class DeathSpread {
   public:
+    /// Messages so far.
+    struct Counts {
+        std::uint64_t sent = 0;
+        std::uint64_t again = 0; ///< of those, repetitions and the answers to repetitions
+    };
+
     /// `self` is this daemon. Before the first view nothing is sent; reports wait.
     explicit DeathSpread(NodeId self) : self_(self) {}
 
@@ -50,6 +56,7 @@ class DeathSpread {
     bool announced(Rank who) const { return known_.contains(who); }
     /// All announced deaths.
     const std::map<Rank, RankDeath> &known() const { return known_; }
+    const Counts &counts() const { return counts_; }
     /// True while a report of this daemon has not come back in the root's list.
     bool reports_pending() const { return !pending_.empty(); }
 
@@ -61,6 +68,7 @@ class DeathSpread {
     void send_list(NodeId child, std::size_t from);
     void send_reports();
     void send_ack();
+    void send(NodeId to, Type type, Bytes body);
     std::size_t reached() const;
     bool on_report(std::span<const std::byte> body);
     bool on_list(NodeId from, std::span<const std::byte> body);
@@ -84,6 +92,8 @@ class DeathSpread {
     std::map<Rank, RankDeath> pending_; ///< not yet in list_
     std::vector<Outgoing> outgoing_;
     std::vector<RankDeath> news_;
+    Counts counts_;
+    bool repeating_ = false; ///< what is sent now was sent before
 };
 
 } // namespace ft::radixft

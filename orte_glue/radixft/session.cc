@@ -1,6 +1,5 @@
 #include "orte_glue/radixft/session.hpp"
 
-#include <charconv>
 #include <istream>
 #include <ostream>
 #include <sstream>
@@ -51,6 +50,24 @@ std::string describe(const Event &e)
     return text.str();
 }
 
+std::string describe(const RankDeath &d)
+{
+    std::ostringstream text;
+    text << d.who.jobid << ' ' << d.who.vpid << ' ' << d.host << ' '
+         << static_cast<unsigned>(d.cause) << ' ' << d.exit_code << ' ' << d.epoch << ' '
+         << d.noticed_us << ' ' << d.stabilized_us;
+    return text.str();
+}
+
+bool read_death(std::istream &in, RankDeath &d)
+{
+    unsigned cause = 0;
+    in >> d.who.jobid >> d.who.vpid >> d.host >> cause >> d.exit_code >> d.epoch >> d.noticed_us >>
+        d.stabilized_us;
+    d.cause = static_cast<Cause>(cause);
+    return static_cast<bool>(in) && cause <= static_cast<unsigned>(Cause::node_died);
+}
+
 std::string settings(const membership::Config &c)
 {
     std::ostringstream text;
@@ -81,75 +98,160 @@ bool read_settings(std::istream &in, membership::Config &c)
 
 } // namespace
 
-Session::Session(const membership::Config &config, membership::NodeId self, std::uint32_t daemons,
-                 base::Time now, std::ostream *log)
-    : engine_(config, std::make_shared<membership::ViewPool>(), {self, 0},
-              membership::View::initial(daemons, config.arity, config.mode), now),
-      log_(log)
+Session::Session(NodeId self) : self_(self), deaths_(self)
 {
+    deaths_.on_view(0, 0, {});
+    write("log " + std::to_string(self) + '\n');
+}
+
+void Session::log_to(std::ostream *log)
+{
+    log_ = log;
+    decided_ = true;
     if (log_ != nullptr) {
-        *log_ << now.ns() << " start " << self << ' ' << daemons << ' ' << settings(config) << '\n';
+        write(early_);
+    }
+    early_.clear();
+}
+
+void Session::write(const std::string &lines)
+{
+    if (log_ == nullptr) {
+        early_ += lines;
+        return;
+    }
+    // A daemon may be killed at any moment, and its log is wanted all the more then.
+    *log_ << lines << std::flush;
+}
+
+/// The spreading of deaths hears of a view before anything else happens in it.
+void Session::follow_views(std::size_t from)
+{
+    for (std::size_t i = from; i < output_.events.size(); ++i) {
+        const Event &e = output_.events[i];
+        if (e.kind == Event::Kind::installed) {
+            std::vector<NodeId> children;
+            e.view->children(self_, children);
+            deaths_.on_view(e.view->epoch(), e.view->root(), children);
+        }
     }
 }
 
-void Session::record(base::Time now, const std::string &call, std::size_t messages,
-                     std::size_t events)
+/// Makes the call that `text` describes, and writes what comes out behind it.
+template <class Call>
+auto Session::run(base::Time now, const std::string &text, Call call)
 {
-    if (log_ == nullptr) {
-        return;
+    const std::size_t messages = output_.messages.size();
+    const std::size_t events = output_.events.size();
+    const std::size_t outgoing = outgoing_.size();
+    const std::size_t news = news_.size();
+    const auto result = call();
+    follow_views(events);
+    for (Outgoing &m : deaths_.take_outgoing()) {
+        outgoing_.push_back(std::move(m));
     }
-    *log_ << now.ns() << ' ' << call << '\n';
+    for (const RankDeath &d : deaths_.take_news()) {
+        news_.push_back(d);
+    }
+    if (!logging() || text.empty()) {
+        return result;
+    }
+    std::string lines = std::to_string(now.ns()) + ' ' + text + '\n';
     for (std::size_t i = messages; i < output_.messages.size(); ++i) {
-        *log_ << "> message " << hex(membership::encode(output_.messages[i])) << '\n';
+        lines += "> message " + hex(membership::encode(output_.messages[i])) + '\n';
     }
     for (std::size_t i = events; i < output_.events.size(); ++i) {
-        *log_ << "> " << describe(output_.events[i]) << '\n';
+        lines += "> " + describe(output_.events[i]) + '\n';
     }
-    // A daemon may be killed at any moment, and its log is wanted all the more then.
-    log_->flush();
+    for (std::size_t i = outgoing; i < outgoing_.size(); ++i) {
+        lines += "> spread " + std::to_string(outgoing_[i].to) + ' ' +
+                 std::to_string(static_cast<unsigned>(outgoing_[i].type)) + ' ' +
+                 hex(outgoing_[i].body) + '\n';
+    }
+    for (std::size_t i = news; i < news_.size(); ++i) {
+        lines += "> dead " + describe(news_[i]) + '\n';
+    }
+    write(lines);
+    return result;
+}
+
+void Session::begin(base::Time now, const membership::Config &config, std::uint32_t daemons)
+{
+    run(now, "start " + std::to_string(daemons) + ' ' + settings(config), [&] {
+        engine_.emplace(config, std::make_shared<membership::ViewPool>(),
+                        membership::Identity{self_, 0},
+                        membership::View::initial(daemons, config.arity, config.mode), now);
+        std::vector<NodeId> children;
+        engine_->view()->children(self_, children);
+        deaths_.on_view(engine_->epoch(), engine_->view()->root(), children);
+        return true;
+    });
 }
 
 membership::Stabilizer::Verdict Session::message(base::Time now, const Message &m)
 {
-    const std::size_t messages = output_.messages.size();
-    const std::size_t events = output_.events.size();
-    const auto verdict = engine_.on_message(now, m, output_);
-    record(now, log_ == nullptr ? std::string() : "message " + hex(membership::encode(m)), messages,
-           events);
-    return verdict;
+    return run(now, logging() ? "message " + hex(membership::encode(m)) : std::string(),
+               [&] { return engine_->on_message(now, m, output_); });
 }
 
 void Session::time(base::Time now)
 {
-    const std::size_t messages = output_.messages.size();
-    const std::size_t events = output_.events.size();
-    engine_.on_time(now, output_);
-    record(now, "time", messages, events);
+    run(now, "time", [&] {
+        engine_->on_time(now, output_);
+        return true;
+    });
 }
 
-void Session::suspicion(base::Time now, membership::NodeId id)
+void Session::suspicion(base::Time now, NodeId id)
 {
-    const std::size_t messages = output_.messages.size();
-    const std::size_t events = output_.events.size();
-    engine_.on_suspicion(now, id, output_);
-    record(now, "suspicion " + std::to_string(id), messages, events);
+    run(now, "suspicion " + std::to_string(id), [&] {
+        engine_->on_suspicion(now, id, output_);
+        return true;
+    });
 }
 
-void Session::proof(base::Time now, membership::NodeId id, membership::ProofKind kind)
+void Session::proof(base::Time now, NodeId id, membership::ProofKind kind)
 {
-    const std::size_t messages = output_.messages.size();
-    const std::size_t events = output_.events.size();
-    engine_.on_proof(now, id, kind, output_);
-    record(now, "proof " + std::to_string(id) + ' ' + std::to_string(static_cast<unsigned>(kind)),
-           messages, events);
+    run(now, "proof " + std::to_string(id) + ' ' + std::to_string(static_cast<unsigned>(kind)),
+        [&] {
+            engine_->on_proof(now, id, kind, output_);
+            return true;
+        });
 }
 
 void Session::leave(base::Time now)
 {
-    const std::size_t messages = output_.messages.size();
-    const std::size_t events = output_.events.size();
-    engine_.leave(now, output_);
-    record(now, "leave", messages, events);
+    run(now, "leave", [&] {
+        engine_->leave(now, output_);
+        return true;
+    });
+}
+
+void Session::report(base::Time now, const RankDeath &death)
+{
+    run(now, "report " + describe(death), [&] {
+        deaths_.report(death);
+        return true;
+    });
+}
+
+bool Session::spread(base::Time now, NodeId from, Type type, std::span<const std::byte> body)
+{
+    return run(now,
+               logging() ? "spread " + std::to_string(from) + ' ' +
+                               std::to_string(static_cast<unsigned>(type)) + ' ' + hex(body)
+                         : std::string(),
+               [&] { return deaths_.on_message(from, type, body); });
+}
+
+void Session::tick(base::Time now)
+{
+    // Ten a second, of which hardly one does anything.
+    const bool idle = !deaths_.reports_pending() && deaths_.everybody_knows();
+    run(now, idle ? std::string() : "tick", [&] {
+        deaths_.tick();
+        return true;
+    });
 }
 
 membership::Output Session::take()
@@ -157,16 +259,32 @@ membership::Output Session::take()
     return std::exchange(output_, {});
 }
 
+std::vector<Outgoing> Session::take_outgoing()
+{
+    return std::exchange(outgoing_, {});
+}
+
+std::vector<RankDeath> Session::take_news()
+{
+    return std::exchange(news_, {});
+}
+
 namespace {
 
-/// Makes the call that `line` describes; false when it describes none.
-bool call(Session &session, const std::string &line)
+std::optional<std::vector<std::byte>> read_hex(std::istream &in)
 {
-    std::istringstream in(line);
-    std::int64_t ns = 0;
-    std::string what;
-    in >> ns >> what;
-    const base::Time now = base::Time::from_ns(ns);
+    std::string text;
+    std::vector<std::byte> bytes;
+    in >> text;
+    if (!unhex(text, bytes)) {
+        return std::nullopt;
+    }
+    return bytes;
+}
+
+/// The calls of the engine, once it is there.
+bool call_engine(Session &session, base::Time now, const std::string &what, std::istream &in)
+{
     membership::NodeId id = 0;
     if (what == "time") {
         session.time(now);
@@ -180,16 +298,54 @@ bool call(Session &session, const std::string &line)
         in >> id >> kind;
         session.proof(now, id, static_cast<membership::ProofKind>(kind));
     } else if (what == "message") {
-        std::string text;
-        std::vector<std::byte> bytes;
-        in >> text;
-        std::optional<Message> m;
-        if (!unhex(text, bytes) || !(m = membership::decode(bytes))) {
+        const auto bytes = read_hex(in);
+        const auto m = bytes ? membership::decode(*bytes) : std::nullopt;
+        if (!m) {
             return false;
         }
         session.message(now, *m);
     } else {
         return false;
+    }
+    return static_cast<bool>(in);
+}
+
+/// Makes the call that `line` describes; false when it describes none.
+bool call(Session &session, NodeId self, const std::string &line)
+{
+    std::istringstream in(line);
+    std::int64_t ns = 0;
+    std::string what;
+    in >> ns >> what;
+    const base::Time now = base::Time::from_ns(ns);
+    if (what == "start") {
+        std::uint32_t daemons = 0;
+        membership::Config config;
+        in >> daemons;
+        if (!read_settings(in, config) || self >= daemons || session.begun()) {
+            return false;
+        }
+        session.begin(now, config, daemons);
+    } else if (what == "report") {
+        RankDeath death;
+        if (!read_death(in, death)) {
+            return false;
+        }
+        session.report(now, death);
+    } else if (what == "spread") {
+        NodeId from = 0;
+        unsigned type = 0;
+        in >> from >> type;
+        const auto body = read_hex(in);
+        if (!body || type > 0xff) {
+            return false;
+        }
+        session.spread(now, from, static_cast<Type>(type), *body);
+        return true; // the body may be nothing
+    } else if (what == "tick") {
+        session.tick(now);
+    } else {
+        return session.begun() && call_engine(session, now, what, in);
     }
     return static_cast<bool>(in);
 }
@@ -206,21 +362,21 @@ Replay replay(std::istream &log)
         return result;
     }
     std::istringstream start(line);
-    std::int64_t ns = 0;
     std::string word;
-    membership::NodeId self = 0;
-    std::uint32_t daemons = 0;
-    membership::Config config;
-    start >> ns >> word >> self >> daemons;
-    if (!start || word != "start" || self >= daemons || !read_settings(start, config)) {
+    NodeId self = 0;
+    start >> word >> self;
+    if (!start || word != "log") {
         result.difference = "line 1 is not the start of a log: " + line;
         return result;
     }
     std::ostringstream again;
-    Session session(config, self, daemons, base::Time::from_ns(ns), &again);
+    Session session(self);
+    session.log_to(&again);
     std::vector<std::string> want;
     const auto compare = [&] {
         session.take();
+        session.take_outgoing();
+        session.take_news();
         std::istringstream got(again.str());
         again.str({});
         std::string mine;
@@ -230,8 +386,9 @@ Replay replay(std::istream &log)
                                     old + "\", the replay gave \"" + mine + '"';
                 return false;
             }
-            result.messages += old.starts_with("> message") ? 1 : 0;
-            result.events += old.starts_with("> event") ? 1 : 0;
+            const bool message = old.starts_with("> message") || old.starts_with("> spread");
+            result.messages += message ? 1 : 0;
+            result.events += !message && old.starts_with("> ") ? 1 : 0;
         }
         if (std::getline(got, mine)) {
             result.difference = "before line " + std::to_string(number) + ": the replay gave \"" +
@@ -252,7 +409,7 @@ Replay replay(std::istream &log)
             return result;
         }
         want.push_back(line);
-        if (!call(session, line)) {
+        if (!call(session, self, line)) {
             result.difference = "line " + std::to_string(number) + " is no call: " + line;
             return result;
         }

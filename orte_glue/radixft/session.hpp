@@ -1,15 +1,17 @@
-/// The membership engine of one daemon, with a log of everything that goes in and comes out.
+/// The membership engine of one daemon and the spreading of ranks' deaths along its views, with a
+/// log of everything that goes in and comes out.
 ///
-/// The engine is a pure state machine, so the log of a real run, fed to a new engine, must give the
-/// same output again; replay() checks that. A log is text, one line for each call: its time in
+/// Both are pure state machines, so the log of a real run, fed to new ones, must give the same
+/// output again; replay() checks that. A log is text, one line for each call: its time in
 /// nanoseconds, what was called with what, and behind it what came out. One thread.
 #pragma once
 
 #include "opal/ft/membership/seal.hpp"
 #include "opal/ft/membership/stabilizer.hpp"
+#include "orte_glue/radixft/death_spread.hpp"
 
 #include <iosfwd>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,41 +19,66 @@ namespace ft::radixft {
 
 class Session {
   public:
-    /// A member of the default view of `daemons` from the start. `log` may be null; it must outlive
-    /// the session.
-    Session(const membership::Config &config, membership::NodeId self, std::uint32_t daemons,
-            base::Time now, std::ostream *log);
+    /// Of the daemon `self`. Until begin(), daemon 0 alone is told of deaths, and tells nobody.
+    explicit Session(NodeId self);
 
+    /// The log is written to `log` from now on, beginning with what was called before. Null: no log
+    /// is wanted. Must outlive the session.
+    void log_to(std::ostream *log);
+
+    /// The daemon is a member of the default view of `daemons`. `config` must make sense, and self
+    /// be below `daemons`. Once.
+    void begin(base::Time now, const membership::Config &config, std::uint32_t daemons);
+    bool begun() const { return engine_.has_value(); }
+
+    // Only after begin().
     membership::Stabilizer::Verdict message(base::Time now, const membership::Message &m);
     void time(base::Time now);
-    void suspicion(base::Time now, membership::NodeId id);
-    void proof(base::Time now, membership::NodeId id, membership::ProofKind kind);
+    void suspicion(base::Time now, NodeId id);
+    void proof(base::Time now, NodeId id, membership::ProofKind kind);
     void leave(base::Time now);
+    const membership::Stabilizer &engine() const { return *engine_; }
 
-    /// What the calls since the last take() gave.
+    // Deaths of ranks, as in DeathSpread. It is told of views by the session.
+    void report(base::Time now, const RankDeath &death);
+    bool spread(base::Time now, NodeId from, Type type, std::span<const std::byte> body);
+    void tick(base::Time now);
+    const DeathSpread &deaths() const { return deaths_; }
+
+    /// What the calls since the last take gave.
     membership::Output take();
-
-    const membership::Stabilizer &engine() const { return engine_; }
+    std::vector<Outgoing> take_outgoing();
+    std::vector<RankDeath> take_news();
 
   private:
-    void record(base::Time now, const std::string &call, std::size_t messages, std::size_t events);
+    template <class Call>
+    auto run(base::Time now, const std::string &text, Call call);
+    void follow_views(std::size_t from);
+    void write(const std::string &lines);
+    bool logging() const { return log_ != nullptr || !decided_; }
 
-    membership::Stabilizer engine_;
+    NodeId self_;
+    std::optional<membership::Stabilizer> engine_;
+    DeathSpread deaths_;
     membership::Output output_;
-    std::ostream *log_;
+    std::vector<Outgoing> outgoing_;
+    std::vector<RankDeath> news_;
+    std::ostream *log_ = nullptr;
+    std::string early_;    ///< the log, before it is known where it goes
+    bool decided_ = false; ///< it is known
 };
 
 /// What a replay found.
 struct Replay {
     std::size_t calls = 0;
-    std::size_t messages = 0;
-    std::size_t events = 0;
+    std::size_t messages = 0; ///< that came out: the engine's, and those about ranks' deaths
+    std::size_t events = 0;   ///< the engine's, and ranks' deaths
     /// Empty when the log was given again to the last line; else the first difference, with its
     /// line.
     std::string difference;
 };
 
-/// Feeds the calls of a log to a new engine and compares what comes out.
+/// Feeds the calls of a log to a new session and compares what comes out.
 Replay replay(std::istream &log);
 
 } // namespace ft::radixft

@@ -38,7 +38,7 @@ std::string manner(const RankDeath &death)
 
 void Daemon::summarize(std::FILE *where) const
 {
-    if (!spread_ || (spread_->known().empty() && losses_.empty())) {
+    if (!session_ || (session_->deaths().known().empty() && losses_.empty())) {
         return;
     }
     std::ostringstream text;
@@ -46,7 +46,7 @@ void Daemon::summarize(std::FILE *where) const
     for (const auto &[jobid, hosts] : jobs_.all()) {
         ranks += hosts.size();
     }
-    text << "radixft: " << spread_->known().size() << " of " << ranks << " ranks died";
+    text << "radixft: " << session_->deaths().known().size() << " of " << ranks << " ranks died";
     if (!must_end_.empty() || !wind_down_->why().empty()) {
         text << ", and the job was ended: " << (must_end_.empty() ? wind_down_->why() : must_end_)
              << ".\n";
@@ -69,7 +69,7 @@ void Daemon::summarize(std::FILE *where) const
         }
         text << "\n";
     }
-    for (const auto &[who, death] : spread_->known()) {
+    for (const auto &[who, death] : session_->deaths().known()) {
         text << "  rank " << who.vpid;
         if (ORTE_LOCAL_JOBID(who.jobid) != 1) {
             text << " of child job " << ORTE_LOCAL_JOBID(who.jobid);

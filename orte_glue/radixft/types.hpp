@@ -37,6 +37,8 @@ struct RankDeath {
     Epoch epoch = 0; ///< of the view of the daemon that noticed, or that removed its host
     std::int64_t noticed_us =
         0; ///< wall clock of the daemon that noticed, in microseconds since 1970
+    std::int64_t stabilized_us =
+        0; ///< died with its daemon: T_s of the view without it, in microseconds, if it is known
 
     bool operator==(const RankDeath &) const = default;
 };

@@ -159,6 +159,18 @@ void Stabilizer::become(State state, Event::Kind kind, Output &out)
 
 // Sending.
 
+namespace {
+
+/// Whether the bound of invariant 6 is about messages of this type.
+bool for_a_change(Type type)
+{
+    return is_proposal(type) || is_vote(type) || type == Type::view_commit ||
+           type == Type::commit_ack || type == Type::node_failure || type == Type::root_failure ||
+           type == Type::failure_det_ack;
+}
+
+} // namespace
+
 Message Stabilizer::make(Type type, NodeId to) const
 {
     Message m;
@@ -179,10 +191,9 @@ void Stabilizer::send(Time now, Message m, Output &out)
         ++counters_.heartbeats;
     } else {
         ++counters_.sent;
-        // The bound of invariant 6 is about these.
-        change_messages_ += is_proposal(m.type) || is_vote(m.type) || m.type == Type::view_commit ||
-                            m.type == Type::commit_ack || m.type == Type::node_failure ||
-                            m.type == Type::root_failure || m.type == Type::failure_det_ack;
+        const bool bounded = for_a_change(m.type);
+        change_messages_ += bounded;
+        counters_.for_changes += bounded;
     }
     out.messages.push_back(std::move(m));
 }
@@ -221,6 +232,7 @@ void Stabilizer::service_pending(Time now, Output &out)
         ++p.tries;
         if (config_.mutation != Mutation::no_repeat) {
             ++counters_.repeats;
+            counters_.for_changes_again += for_a_change(p.message.type);
             send(now, p.message, out);
         }
         if (now - p.since >= config_.give_up) {

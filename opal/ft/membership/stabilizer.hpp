@@ -73,6 +73,10 @@ struct Counters {
     std::uint64_t unexpected = 0; ///< fits no state: counted and dropped
     std::uint64_t attempts = 0;   ///< started as coordinator
     std::uint64_t commits = 0;    ///< of those, committed
+    /// Of `sent`, those that the bound of a change is about: reports, proposals, votes, commits and
+    /// their answers.
+    std::uint64_t for_changes = 0;
+    std::uint64_t for_changes_again = 0; ///< of `for_changes`, those asked again
 };
 
 class Stabilizer {

@@ -17,11 +17,9 @@ extern orte_errmgr_base_module_t mpirun_module;
 extern orte_errmgr_base_module_t daemon_module;
 extern orte_errmgr_base_module_t rank_module;
 
-/// Ranks that have died are not taken off the PMIx server's list by the runtime. The server does so
-/// itself when it sees their connection closed, and only then counts them out of the fences to
-/// come; the runtime, which hears of the death at about the same time, would get in before, and the
-/// next fence under this daemon would wait for the dead for ever.
-void leave_broken_clients_to_pmix() noexcept;
+/// Keeps the PMIx server of this process from what it does wrong with clients that break off. From
+/// the error manager's init.
+void mind_broken_clients() noexcept;
 
 /// What a state of failure of a local rank says about how it died; false for states in which it has
 /// not failed (it had finalized, or was ended by command).

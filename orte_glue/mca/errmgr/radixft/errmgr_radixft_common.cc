@@ -4,33 +4,6 @@
 
 namespace ft::radixft {
 
-namespace {
-
-opal_pmix_base_module_server_deregister_client_fn_t deregister_client = nullptr;
-
-void deregister_if_finalized(const opal_process_name_t *name, opal_pmix_op_cbfunc_t done,
-                             void *data) noexcept
-{
-    const orte_proc_t *const rank = orte_get_proc_object(const_cast<opal_process_name_t *>(name));
-    if (rank != nullptr && !ORTE_FLAG_TEST(rank, ORTE_PROC_FLAG_HAS_DEREG)) {
-        if (done != nullptr) {
-            done(OPAL_SUCCESS, data);
-        }
-        return;
-    }
-    deregister_client(name, done, data);
-}
-
-} // namespace
-
-void leave_broken_clients_to_pmix() noexcept
-{
-    if (deregister_client == nullptr) {
-        deregister_client = opal_pmix.server_deregister_client;
-        opal_pmix.server_deregister_client = deregister_if_finalized;
-    }
-}
-
 bool channel_trouble(orte_proc_state_t state)
 {
     return state == ORTE_PROC_STATE_COMM_FAILED || state == ORTE_PROC_STATE_LIFELINE_LOST ||

@@ -163,7 +163,7 @@ int init() noexcept
     if (rc != ORTE_SUCCESS) {
         return rc;
     }
-    leave_broken_clients_to_pmix();
+    mind_broken_clients();
     orte_state.add_job_state(ORTE_JOB_STATE_ERROR, on_job_error, ORTE_ERROR_PRI);
     orte_state.add_proc_state(ORTE_PROC_STATE_COMM_FAILED, on_proc_error, ORTE_MSG_PRI);
     orte_state.add_proc_state(ORTE_PROC_STATE_ERROR, on_proc_error, ORTE_ERROR_PRI);

@@ -213,7 +213,7 @@ int init() noexcept
     if (rc != ORTE_SUCCESS) {
         return rc;
     }
-    leave_broken_clients_to_pmix();
+    mind_broken_clients();
     orte_state.add_job_state(ORTE_JOB_STATE_ERROR, on_job_error, ORTE_ERROR_PRI);
     // Behind the messages that a daemon sent before its connection broke.
     orte_state.add_proc_state(ORTE_PROC_STATE_COMM_FAILED, on_proc_error, ORTE_MSG_PRI);

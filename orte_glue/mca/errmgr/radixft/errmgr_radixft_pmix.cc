@@ -1,0 +1,129 @@
+// The PMIx server of mpirun and of a daemon, and clients that break off.
+//
+// Two things of the server library are mended here, by going between the runtime and its table of
+// PMIx calls. Both are about PMIx 4.2.2, which Debian 12 has, and do no harm with another.
+//
+// The runtime takes ranks that have died off the server's list. The server does so itself when it
+// sees their connection closed, and only then counts them out of the fences to come; the runtime,
+// which hears of the death at about the same time, would get in before, and the next fence under
+// this daemon would wait for the dead for ever.
+//
+// A client that dies while the server answers its call for a connection is released once too often
+// (ptl_base_connection_hdlr.c: the rank's entry, and the peer that holds it), and what takes the
+// server down later locks the mutex of an object that is gone: for ever, or it crashes. It cannot
+// be told from here at what moment a client died. So after any client has broken off, nothing is
+// taken down any more: the server's thread is stopped, the rest ends with the process.
+#include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
+
+#include "orte_glue/radixft/daemon.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include <dlfcn.h>
+
+namespace ft::radixft {
+
+namespace {
+
+/// How long the server's thread has to come to a stop. It may stand before such a mutex itself.
+constexpr std::chrono::seconds patience{2};
+
+opal_pmix_base_module_server_deregister_client_fn_t deregister_client = nullptr;
+opal_pmix_base_module_server_deregister_nspace_fn_t deregister_nspace = nullptr;
+opal_pmix_base_module_server_finalize_fn_t finalize_server = nullptr;
+bool broken_off = false; ///< a client has ended without saying goodbye
+
+void answer(opal_pmix_op_cbfunc_t done, void *data)
+{
+    if (done != nullptr) {
+        done(OPAL_SUCCESS, data);
+    }
+}
+
+void deregister_if_finalized(const opal_process_name_t *name, opal_pmix_op_cbfunc_t done,
+                             void *data) noexcept
+{
+    const orte_proc_t *const rank = orte_get_proc_object(const_cast<opal_process_name_t *>(name));
+    if (rank != nullptr && !ORTE_FLAG_TEST(rank, ORTE_PROC_FLAG_HAS_DEREG)) {
+        broken_off = true;
+        answer(done, data);
+        return;
+    }
+    deregister_client(name, done, data);
+}
+
+void deregister_nspace_if_whole(opal_jobid_t jobid, opal_pmix_op_cbfunc_t done, void *data) noexcept
+{
+    if (broken_off) {
+        answer(done, data);
+        return;
+    }
+    deregister_nspace(jobid, done, data);
+}
+
+/// The loaded object that holds a symbol, kept in memory from now on, whoever closes it.
+void *keep_mapped(const void *symbol)
+{
+    Dl_info where{};
+    return dladdr(symbol, &where) == 0
+               ? nullptr
+               : dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+int finalize_if_whole() noexcept
+{
+    for (int i = 0; i < orte_local_children->size && !broken_off; ++i) {
+        const auto *const child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        // Whom the runtime has killed has no process id any more.
+        broken_off = child != nullptr && !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_HAS_DEREG);
+    }
+    if (!broken_off) {
+        return finalize_server();
+    }
+    // The runtime's component is bound to the server's library, in which the thread runs.
+    void *const component = keep_mapped(reinterpret_cast<const void *>(finalize_server));
+    auto *const pause = reinterpret_cast<int (*)(const char *)>(
+        component == nullptr ? nullptr : dlsym(component, "pmix_progress_thread_pause"));
+    if (pause == nullptr) {
+        return finalize_server();
+    }
+    keep_mapped(reinterpret_cast<const void *>(pause));
+    keep_mapped(reinterpret_cast<const void *>(&finalize_if_whole));
+    story(2, "a client of the PMIx server has broken off: the server is left as it is");
+    const auto stopped = std::make_shared<std::atomic<bool>>(false);
+    try {
+        std::thread([pause, stopped] {
+            pause(nullptr);
+            *stopped = true;
+        }).detach();
+    } catch (const std::system_error &) {
+        return OPAL_SUCCESS; // no thread to be had: it ends with the process
+    }
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!*stopped && std::chrono::steady_clock::now() < end) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!*stopped) {
+        story(1, "the PMIx server's thread does not stop; goes on without");
+    }
+    return OPAL_SUCCESS;
+}
+
+} // namespace
+
+void mind_broken_clients() noexcept
+{
+    if (deregister_client == nullptr) {
+        deregister_client =
+            std::exchange(opal_pmix.server_deregister_client, deregister_if_finalized);
+        deregister_nspace =
+            std::exchange(opal_pmix.server_deregister_nspace, deregister_nspace_if_whole);
+        finalize_server = std::exchange(opal_pmix.server_finalize, finalize_if_whole);
+    }
+}
+
+} // namespace ft::radixft
