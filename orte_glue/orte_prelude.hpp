@@ -21,6 +21,7 @@ extern "C" {
 #include "opal/class/opal_bitmap.h"
 #include "opal/dss/dss.h"
 #include "opal/dss/dss_types.h"
+#include "opal/mca/base/mca_base_pvar.h"
 #include "opal/util/error.h"
 #include "orte/constants.h"
 #include "orte/types.h"

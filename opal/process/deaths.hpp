@@ -26,6 +26,12 @@ struct Name {
 struct Death {
     Name who;
     std::uint64_t epoch = 0;
+    /// From the moment at which its daemon, or the neighbour of its daemon, noticed until this
+    /// process was told, microseconds, by the hosts' wall clocks; 0: not known.
+    std::int64_t told_after_us = 0;
+    /// It died with its daemon: how long the daemons took to agree on the view without it (T_s),
+    /// microseconds. 0: it died alone, or the daemon that knows has died since.
+    std::int64_t stabilized_us = 0;
 };
 
 /// Adds a death. False, and nothing changed, when it is known already.

@@ -5,5 +5,9 @@ namespace ft::process {
 
 /// Attribute of the event that tells of a death: the epoch, an unsigned 64-bit integer.
 inline constexpr char epoch_key[] = "ompi-ft.epoch";
+/// When the death was noticed, microseconds since 1970, and T_s in microseconds: both signed 64-bit
+/// integers.
+inline constexpr char noticed_key[] = "ompi-ft.noticed";
+inline constexpr char stabilized_key[] = "ompi-ft.stabilized";
 
 } // namespace ft::process

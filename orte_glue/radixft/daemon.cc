@@ -169,25 +169,8 @@ void Daemon::stop() noexcept
         std::fclose(stderr_);
         std::fclose(stdout_);
     }
-    tell_counts();
-    log_.close();
-}
-
-void Daemon::tell_counts() const
-{
     story(2, "leaves; %llu messages dropped", static_cast<unsigned long long>(dropped_));
-    if (!begun()) {
-        return;
-    }
-    const membership::Counters &c = session_->engine().counters();
-    const DeathSpread::Counts &d = session_->deaths().counts();
-    story(1,
-          "has sent %llu messages (%llu of them again) for %u new views, and %llu (%llu again) for "
-          "the deaths of %zu ranks; its arity is %d",
-          static_cast<unsigned long long>(c.for_changes),
-          static_cast<unsigned long long>(c.for_changes_again), views_,
-          static_cast<unsigned long long>(d.sent), static_cast<unsigned long long>(d.again),
-          session_->deaths().known().size(), parameters().arity);
+    log_.close();
 }
 
 void Daemon::arm_timer()

@@ -98,7 +98,6 @@ class Daemon {
     void check_launch(base::Time now);
     void check_leaving();
     void launch_failed(const std::string &why);
-    void tell_counts() const;
 
     // daemon_messages.cc
     void send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes);
@@ -160,7 +159,6 @@ class Daemon {
     int exit_code_ = 0;
     bool over_ = false; ///< the job is being ended
     std::uint64_t dropped_ = 0;
-    unsigned views_ = 0; ///< installed since the beginning
     unsigned leaving_ticks_ = 0;
     std::optional<base::Time> orphaned_at_; ///< mpirun has been gone since
     std::string must_end_;                  ///< why, if the job must end

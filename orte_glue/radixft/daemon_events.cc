@@ -225,7 +225,6 @@ void Daemon::on_event(const Event &event)
 
 void Daemon::on_installed(const Event &event)
 {
-    ++views_;
     story(1, "installed view %llu: %u daemons, %u messages",
           static_cast<unsigned long long>(event.view->epoch()), event.view->size(), event.messages);
     if (event.change) {
@@ -381,6 +380,8 @@ void Daemon::tell_ranks(const RankDeath &death)
     name.vpid = death.who.vpid;
     add(OPAL_PMIX_EVENT_AFFECTED_PROC, OPAL_NAME)->data.name = name;
     add(process::epoch_key, OPAL_UINT64)->data.uint64 = death.epoch;
+    add(process::noticed_key, OPAL_INT64)->data.int64 = death.noticed_us;
+    add(process::stabilized_key, OPAL_INT64)->data.int64 = death.stabilized_us;
     // The server hands events of its own back to the runtime, which would send them to all daemons.
     add("orte.notify.donotloop", OPAL_BOOL)->data.flag = true;
     const auto release = [](int, void *data) {

@@ -374,7 +374,9 @@ Replay replay(std::istream &log)
     session.log_to(&again);
     std::vector<std::string> want;
     const auto compare = [&] {
-        session.take();
+        for (const Event &e : session.take().events) {
+            result.views += e.kind == Event::Kind::installed ? 1 : 0;
+        }
         session.take_outgoing();
         session.take_news();
         std::istringstream got(again.str());
@@ -417,6 +419,13 @@ Replay replay(std::istream &log)
     }
     ++number;
     compare();
+    result.deaths = session.deaths().known().size();
+    result.told = session.deaths().counts();
+    if (session.begun()) {
+        result.arity = session.engine().view()->arity();
+        result.sent = session.engine().counters().for_changes;
+        result.again = session.engine().counters().for_changes_again;
+    }
     return result;
 }
 

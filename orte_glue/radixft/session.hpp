@@ -73,6 +73,12 @@ struct Replay {
     std::size_t calls = 0;
     std::size_t messages = 0; ///< that came out: the engine's, and those about ranks' deaths
     std::size_t events = 0;   ///< the engine's, and ranks' deaths
+    unsigned arity = 0;
+    std::size_t views = 0;      ///< installed after the first
+    std::size_t deaths = 0;     ///< of ranks
+    std::uint64_t sent = 0;     ///< messages that the bound of a change is about
+    std::uint64_t again = 0;    ///< of those, asked again
+    DeathSpread::Counts told{}; ///< messages about deaths of ranks
     /// Empty when the log was given again to the last line; else the first difference, with its
     /// line.
     std::string difference;

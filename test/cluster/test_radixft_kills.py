@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""errmgr/radixft under random kills: test_radixft_kills.py RUNS [FIRST SEED]
+"""errmgr/radixft under random kills: test_radixft_kills.py RUNS [FIRST SEED [CLUSTERS]]
 
-Each run is a job of 8 ranks on 4 hosts in which ranks, daemons and mpirun are
-killed, some at once and some one after the other, while the ranks compute or
-while all but one are in MPI_Finalize. The seed in a run's name decides
-everything but the scheduling. Every survivor must finish with the right
-result and the same view, everything must end by itself, and nobody who lives
-may be called dead.
+Each run is a job of 6 ranks on 4 hosts in which ranks, daemons and mpirun are
+killed, some at once and some one after the other, while the ranks compute,
+while they are in collective operations, or while all but one are in
+MPI_Finalize. The seed in a run's name decides everything but the scheduling.
+Every survivor must finish with the right result and the same view, everything
+must end by itself, and nobody who lives may be called dead. Several runs go on
+at a time, each on a cluster of its own.
 """
 
+import concurrent.futures
+import contextlib
 import os
+import queue
 import random
 import re
 import sys
@@ -20,10 +24,15 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 
 import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
-from test_radixft import Job, RANKS, appended, processes, rank_of  # noqa: E402
+from test_radixft import Job, RADIXFT, appended, processes, rank_of  # noqa: E402
 
 HOSTS = 4
+RANKS = 6
 SLOWEST = 0.05  # seconds between two kills
+SIDE_BY_SIDE = 3  # on two cores: while one waits for a timeout or a process, another computes
+PHASES = {"compute": "", "collect": "in collectives: ", "finalize": "in MPI_Finalize: "}
+# What tells that a phase has begun, and from how many ranks it must come.
+BEGINS = {"compute": ("ready", 1), "collect": ("collecting", 1), "finalize": ("finalizing", RANKS - 1)}
 
 
 class Plan:
@@ -31,7 +40,7 @@ class Plan:
 
     def __init__(self, seed):
         rng = random.Random(seed)
-        self.finalize = rng.random() < 0.4
+        self.phase = rng.choice(list(PHASES))
         self.kills = []
         self.dead = set()
         hosts = rng.sample(range(HOSTS), 2)
@@ -39,22 +48,27 @@ class Plan:
             self.kills.append(("daemon", host))
             self.dead |= set(range(host, RANKS, HOSTS))
         live = [r for r in range(RANKS) if r not in self.dead]
-        ranks = rng.sample(live, rng.randint(0 if self.kills else 1, 2))
+        most = min(2, len(live) - 1)  # somebody must be left to tell
+        ranks = rng.sample(live, rng.randint(0 if self.kills else 1, most))
         self.kills += [("rank", r) for r in ranks]
         rng.shuffle(self.kills)
         self.pauses = [rng.choice([0, rng.random() * SLOWEST]) for _ in self.kills]
         self.dead |= set(ranks)
-        self.held = rng.choice(sorted(self.dead)) if self.finalize else None
+        self.held = rng.choice(sorted(self.dead)) if self.phase == "finalize" else None
         self.mpirun_dies = ("daemon", 0) in self.kills
 
     def __str__(self):
         names = {"daemon": lambda n: f"daemon {n}" if n else "mpirun", "rank": lambda n: f"rank {n}"}
-        return ("in MPI_Finalize: " if self.finalize else "") + \
-            ", ".join(names[kind](n) for kind, n in self.kills)
+        return PHASES[self.phase] + ", ".join(names[kind](n) for kind, n in self.kills)
 
     def options(self):
         """Of the test program."""
-        return ["--hold", str(self.held), "--no-sum"] if self.finalize else []
+        return {"compute": [], "collect": ["--collectives"],
+                "finalize": ["--hold", str(self.held), "--no-sum"]}[self.phase]
+
+    def mca(self):
+        """Parameters: collective operations end with an error only under pml/dr."""
+        return [*RADIXFT, "--mca", "pml", "dr"] if self.phase == "collect" else RADIXFT
 
     def strike(self, job):
         """Kill them all. Ranks are found before the first kill: a kill may end others."""
@@ -89,30 +103,51 @@ def judge_finalize(job, plan):
     check(told <= plan.dead, f"{sorted(told - plan.dead)} were called dead and live")
 
 
-def run(cluster, seed):
-    """A test: one job."""
-    plan = Plan(seed)
+def run(cluster, plan):
+    """One job."""
+    with Job(cluster, *plan.options(), deaths=len(plan.dead), mca=plan.mca(), ranks=RANKS) as job:
+        begun = set()
+        word, count = BEGINS[plan.phase]
+        while len(begun) < count:
+            event = job.marks.wait(lambda t: t.startswith(word), job.end, job.run)
+            check(event, f"only {len(begun)} ranks came as far as was wanted")
+            begun.add(event[1])
+        plan.strike(job)
+        if plan.phase == "finalize":
+            judge_finalize(job, plan)
+        else:
+            dead = job.verdict_without_mpirun() if plan.mpirun_dies else job.verdict()
+            check(dead == plan.dead, f"{sorted(dead)} are called dead")
+            job.nothing_left()
 
-    def test():
-        with Job(cluster, *plan.options(), deaths=len(plan.dead)) as job:
-            ready = set()
-            word = "finalizing" if plan.finalize else "ready"
-            while len(ready) < (RANKS - 1 if plan.finalize else 1):
-                event = job.marks.wait(lambda t: t.startswith(word), job.end, job.run)
-                check(event, f"only {len(ready)} ranks came as far as was wanted")
-                ready.add(event[1])
-            plan.strike(job)
-            if plan.finalize:
-                judge_finalize(job, plan)
-            else:
-                dead = job.verdict_without_mpirun() if plan.mpirun_dies else job.verdict()
-                check(dead == plan.dead, f"{sorted(dead)} are called dead")
-                job.nothing_left()
-    test.__doc__ = f"seed {seed}: {plan}"
-    return test
+
+def all_runs(seeds, clusters):
+    """The tests, of which as many as there are clusters are under way at a time."""
+    free = queue.Queue()
+    for cluster in clusters:
+        free.put(cluster)
+
+    def one(plan):
+        cluster = free.get()
+        try:
+            run(cluster, plan)
+        finally:
+            free.put(cluster)
+
+    pool = concurrent.futures.ThreadPoolExecutor(len(clusters))
+    tests = []
+    for seed in seeds:
+        plan = Plan(seed)
+        test = pool.submit(one, plan).result
+        wrapped = lambda test=test: test()
+        wrapped.__doc__ = f"seed {seed}: {plan}"
+        tests.append(wrapped)
+    main(tests)
 
 
 if __name__ == "__main__":
     FIRST = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    with ftcluster.Cluster(hosts=HOSTS, ttl=86400) as CLUSTER:
-        main([run(CLUSTER, seed) for seed in range(FIRST, FIRST + int(sys.argv[1]))])
+    COUNT = int(sys.argv[3]) if len(sys.argv) > 3 else SIDE_BY_SIDE
+    with contextlib.ExitStack() as stack:
+        all_runs(range(FIRST, FIRST + int(sys.argv[1])),
+                 [stack.enter_context(ftcluster.Cluster(hosts=HOSTS, ttl=86400)) for _ in range(COUNT)])

@@ -13,6 +13,10 @@ import time
 from fttap import Skip, check, comment
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "contrib", "cluster"))
+
+from vcluster import client  # noqa: E402
+
 TOOL = os.path.join(TOP, "contrib", "cluster", "cluster")
 COMMAND_DEADLINE = 60.0
 NOT_PERMITTED = 77
@@ -194,6 +198,10 @@ class Cluster:
         check(run.code == 0, f"cluster {' '.join(map(str, arguments))}: exit code "
               f"{run.code}: {run.err}")
         return run.out
+
+    def processes(self):
+        """(host, process id, command line) of all processes on the hosts."""
+        return client.Cluster(self.state).processes()
 
     def start(self, *arguments, deadline=COMMAND_DEADLINE, env=None):
         """Start a subcommand; returns the Run."""

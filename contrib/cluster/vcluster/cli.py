@@ -164,22 +164,7 @@ def do_counters(options):
 
 
 def do_ps(options):
-    status = client.Cluster(options.state).ask("status")
-    by_netns = {s["netns"]: h for h, s in status.items() if s["up"]}
-    rows = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        host = by_netns.get(switch_module.netns_of(int(entry)))
-        if host is None:
-            continue
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as source:
-                command = source.read().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        rows.append((host, int(entry), command.strip()))
-    for host, pid, command in sorted(rows):
+    for host, pid, command in client.Cluster(options.state).processes():
         print(f"{host} {pid} {command}")
 
 

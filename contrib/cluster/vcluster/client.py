@@ -183,6 +183,22 @@ class Cluster:
             raise ClusterError(reply["error"])
         return reply["ok"]
 
+    def processes(self):
+        """The processes of every host: (host, process id, command line), sorted."""
+        by_netns = {s["netns"]: h for h, s in self.ask("status").items() if s["up"]}
+        rows = []
+        for entry in os.listdir("/proc"):
+            host = by_netns.get(switch_module.netns_of(int(entry))) if entry.isdigit() else None
+            if host is None:
+                continue
+            try:
+                with open(f"/proc/{entry}/cmdline", "rb") as source:
+                    command = source.read().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            rows.append((host, int(entry), command.strip()))
+        return sorted(rows)
+
     def environment(self, host):
         """What a command on the host finds in its environment."""
         result = dict(os.environ)

@@ -2,6 +2,7 @@
 //
 // usage: survivors [--deaths N] [--seconds S] [--marks FIFO] [--die-before-init RANK] [--hold RANK]
 //                  [--abort RANK] [--exit-code RANK:CODE] [--no-sum] [--wait-for RANK]
+//                  [--collectives] [--pvars]
 //
 // Every rank computes until it knows of N deaths (0) or S seconds (30) have passed, which is an
 // error. The lowest survivor gathers the sum of the survivors' squared ranks by point-to-point
@@ -9,8 +10,10 @@
 // MPI_Recv for a message that this rank never sends, and then send to it: both calls must return
 // with the error class of a dead rank. So must a receive from any source of a communicator in which
 // only that rank is left; one of MPI_COMM_WORLD must go on waiting, since others can still send.
-// Then all finalize, but for the held rank, which computes on for ever. At the end each rank prints
-// "survivor R knows V@E V@E ..." (who died, in which epoch) and "finalized R".
+// With --collectives all reduce, broadcast and wait in barriers on MPI_COMM_WORLD meanwhile, until
+// one of these fails; it must do so because of a dead rank. Then all finalize, but for the held
+// rank, which computes on for ever. At the end each rank prints "survivor R knows V@E V@E ..." (who
+// died, in which epoch) and "finalized R".
 #include <mpi.h>
 
 #include "opal/process/deaths.hpp"
@@ -37,6 +40,8 @@ struct Options {
     int coded = -1;
     int code = 0;
     bool sum = true;
+    bool collectives = false;
+    bool pvars = false;
     int wait_for = -1;
 };
 
@@ -47,6 +52,14 @@ Options parse(int argc, char **argv)
         const std::string name = argv[i];
         if (name == "--no-sum") {
             o.sum = false;
+            continue;
+        }
+        if (name == "--collectives") {
+            o.collectives = true;
+            continue;
+        }
+        if (name == "--pvars") {
+            o.pvars = true;
             continue;
         }
         const char *value = i + 1 < argc ? argv[++i] : "";
@@ -137,6 +150,9 @@ bool right_sum(int me, int size)
     return sum == want;
 }
 
+/// MPI_ERR_RANK_FAIL_STOP of mpi_ft.h, whose library this program does without.
+constexpr int rank_fail_stop = 75;
+
 int class_of(int rc)
 {
     int error = MPI_SUCCESS;
@@ -171,6 +187,79 @@ void wait_for_the_dead(int dead, int me, MPI_Comm pair)
     std::fflush(stdout);
 }
 
+/// One collective operation after the other until a rank is dead. False when one ended wrongly.
+bool collect(int me, int size, const Options &o)
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    const auto all = static_cast<long long>(size) * (size - 1) / 2;
+    constexpr int rounds_before_mark = 12;
+    for (int round = 0; ft::process::death_count() == 0; ++round) {
+        const long long mine = me;
+        long long sum = all;
+        int rc = MPI_SUCCESS;
+        switch (round % 3) {
+        case 0:
+            rc = MPI_Allreduce(&mine, &sum, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+            break;
+        case 1:
+            rc = MPI_Barrier(MPI_COMM_WORLD);
+            break;
+        default:
+            rc = MPI_Bcast(&sum, 1, MPI_LONG_LONG, round % size, MPI_COMM_WORLD);
+        }
+        if (rc != MPI_SUCCESS) {
+            // Some of the stock algorithms say MPI_ERR_OTHER for whatever goes wrong inside.
+            const int error = class_of(rc);
+            return error == rank_fail_stop || error == MPI_ERR_OTHER;
+        }
+        if (sum != all) {
+            return false;
+        }
+        if (round == rounds_before_mark && me == 0) {
+            mark(o.marks, "collecting");
+        }
+    }
+    return true;
+}
+
+/// Prints "pvars R: NAME=VALUE ...", all of errmgr/radixft.
+void tell_pvars(int me)
+{
+    MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
+    MPI_T_pvar_session_create(&session);
+    int count = 0;
+    MPI_T_pvar_get_num(&count);
+    std::string text;
+    for (int i = 0; i < count; ++i) {
+        char name[128] = "";
+        int length = sizeof name;
+        int none = 0;
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        int ignored = 0;
+        if (MPI_T_pvar_get_info(i, name, &length, &ignored, &ignored, &type, nullptr, nullptr,
+                                &none, &ignored, &ignored, &ignored, &ignored) != MPI_SUCCESS ||
+            std::strncmp(name, "errmgr_radixft_", 15) != 0) {
+            continue;
+        }
+        MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
+        int values = 0;
+        MPI_T_pvar_handle_alloc(session, i, nullptr, &handle, &values);
+        text += std::string(" ") + (name + 15) + "=";
+        if (type == MPI_DOUBLE) {
+            double value = 0;
+            MPI_T_pvar_read(session, handle, &value);
+            text += std::to_string(value);
+        } else {
+            unsigned long long value = 0;
+            MPI_T_pvar_read(session, handle, &value);
+            text += std::to_string(value);
+        }
+    }
+    MPI_T_pvar_session_free(&session);
+    std::printf("pvars %d:%s\n", me, text.c_str());
+    std::fflush(stdout);
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -179,6 +268,10 @@ int main(int argc, char **argv)
     const char *const early = std::getenv("OMPI_COMM_WORLD_RANK");
     if (early != nullptr && std::atoi(early) == o.die_before_init) {
         std::abort();
+    }
+    if (o.pvars) {
+        int provided = 0;
+        MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     }
     MPI_Init(&argc, &argv);
     int me = 0;
@@ -205,6 +298,11 @@ int main(int argc, char **argv)
     if (o.wait_for >= 0 && me != o.wait_for) {
         wait_for_the_dead(o.wait_for, me, pair);
     }
+    if (o.collectives && !collect(me, size, o)) {
+        std::printf("rank %d: a collective operation ended wrongly\n", me);
+        std::fflush(stdout);
+        return 7;
+    }
     while (me == o.hold || (o.hold < 0 && ft::process::death_count() < o.deaths)) {
         int flag = 0;
         MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
@@ -221,6 +319,11 @@ int main(int argc, char **argv)
         std::printf("rank %d: wrong sum\n", me);
         std::fflush(stdout);
         return 8;
+    }
+    if (o.pvars) {
+        // Behind MPI_Finalize, MPI_T_finalize crashes in Open MPI 4.1.4.
+        tell_pvars(me);
+        MPI_T_finalize();
     }
     MPI_Finalize();
     std::string text = "survivor " + std::to_string(me) + " knows";

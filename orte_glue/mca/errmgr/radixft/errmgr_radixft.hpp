@@ -21,6 +21,9 @@ extern orte_errmgr_base_module_t rank_module;
 /// the error manager's init.
 void mind_broken_clients() noexcept;
 
+/// The performance variables of a job that asked for radixft.
+int register_pvars(const mca_base_component_t *component) noexcept;
+
 /// What a state of failure of a local rank says about how it died; false for states in which it has
 /// not failed (it had finalized, or was ended by command).
 bool failed_rank(const orte_proc_t &rank, orte_proc_state_t state);

@@ -12,6 +12,10 @@ int register_params() noexcept
     // stands.
     if (ft::radixft::requested()) {
         setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
+        const int rc = ft::radixft::register_pvars(&mca_errmgr_radixft_component.base_version);
+        if (rc != OPAL_SUCCESS) {
+            return rc;
+        }
     }
     return ft::radixft::register_parameters(&mca_errmgr_radixft_component.base_version);
 }

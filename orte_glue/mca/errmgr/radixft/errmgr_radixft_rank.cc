@@ -12,6 +12,13 @@ namespace {
 
 std::size_t handler = SIZE_MAX;
 
+std::int64_t wall_us()
+{
+    timespec t{};
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec * 1'000'000LL + t.tv_nsec / 1000;
+}
+
 void on_event(int status, const opal_process_name_t *source, opal_list_t *info, opal_list_t *,
               opal_pmix_notification_complete_fn_t done, void *data) noexcept
 {
@@ -31,6 +38,12 @@ void on_event(int status, const opal_process_name_t *source, opal_list_t *info, 
                        value->type == OPAL_UINT64) {
                 death.epoch = value->data.uint64;
                 ours = true;
+            } else if (std::strcmp(value->key, process::noticed_key) == 0 &&
+                       value->type == OPAL_INT64) {
+                death.told_after_us = std::max<std::int64_t>(wall_us() - value->data.int64, 0);
+            } else if (std::strcmp(value->key, process::stabilized_key) == 0 &&
+                       value->type == OPAL_INT64) {
+                death.stabilized_us = value->data.int64;
             }
         }
         if (ours) {
