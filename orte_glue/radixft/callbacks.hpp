@@ -13,6 +13,9 @@ inline constexpr orte_rml_tag_t glue_tag = ORTE_RML_TAG_MAX + 72;
 /// READY and GO.
 inline constexpr orte_rml_tag_t launch_tag = ORTE_RML_TAG_MAX + 73;
 
+/// The first word of READY and GO: "radx".
+inline constexpr std::uint32_t magic = 0x78646172;
+
 struct Callbacks {
     static void received(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
                          orte_rml_tag_t tag, void *data) noexcept;

@@ -1,11 +1,10 @@
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/launch_key.hpp"
 
 #include "opal/ft/base/wire.hpp"
 #include "opal/mca/help_dir.hpp"
-
-#include <sys/random.h>
 
 #include <new>
 
@@ -20,8 +19,7 @@ constexpr base::Duration tick = 100_ms;
 /// Ticks after which mpirun looks for daemons whose leaving it may have missed.
 constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
-constexpr std::uint32_t format = 1;
-constexpr std::uint32_t magic = 0x78646172; // "radx"
+constexpr std::uint32_t format = 2;
 
 /// Whether a process of one of this daemon's ranks exists, whatever the runtime's books say.
 bool children_exist()
@@ -138,7 +136,7 @@ int Daemon::start() noexcept
     wind_down_ = std::make_unique<WindDown>(self_);
     // Until GO, mpirun is the root of everything and has no children.
     gather_->on_root(0);
-    if (is_root() && getrandom(key_.data(), key_.size(), 0) != static_cast<ssize_t>(key_.size())) {
+    if (!get_keys()) {
         orte_show_help("help-errmgr-radixft.txt", "no-key", true, std::strerror(errno));
         return ORTE_ERR_SILENT;
     }
@@ -153,6 +151,27 @@ int Daemon::start() noexcept
     started_ = true;
     arm_timer();
     return ORTE_SUCCESS;
+}
+
+bool Daemon::get_keys()
+{
+    if (self_ != 0) {
+        const auto key = handed_out();
+        keyless_ = !key;
+        launch_key_ = key.value_or(membership::Key{});
+        return true;
+    }
+    const auto key = draw_key();
+    if (!key) {
+        return false;
+    }
+    launch_key_ = *key;
+    // Only now, for the launchers: earlier the runtime would copy it into the ranks' environment.
+    orte_state.set_job_state_callback(ORTE_JOB_STATE_ALLOCATE, [](int fd, short flags, void *data) {
+        hand_out(get().launch_key_);
+        orte_ras_base_allocate(fd, flags, data);
+    });
+    return true;
 }
 
 void Daemon::stop() noexcept
@@ -225,20 +244,26 @@ void Daemon::send_ready()
     if (begun() || !orte_routed_base.routing_enabled) {
         return;
     }
-    Bytes body(4 + 4 + 4);
+    Bytes body(4 + 4 + 4 + 1);
     base::WireWriter out(body);
     out.u32(magic);
     out.u32(format);
     out.u32(orte_process_info.num_procs);
-    send(0, launch_tag, body);
+    out.u8(keyless_ ? 1 : 0);
+    send(0, launch_tag, sealed(launch_key_, std::move(body)));
     story(2, "is ready");
 }
 
-void Daemon::on_ready(NodeId from, base::WireReader &in)
+void Daemon::on_ready(NodeId from, base::WireReader &in, bool genuine)
 {
     const std::uint32_t their_format = in.u32();
     const std::uint32_t their_count = in.u32();
-    if (!in.complete() || self_ != 0 || over_) {
+    const bool has_no_key = in.u8() != 0;
+    if (!genuine && has_no_key) {
+        without_key_.insert(
+            from); // said when the launch has failed for it, and not believed before
+    }
+    if (!genuine || !in.complete() || self_ != 0 || over_) {
         ++dropped_;
         return;
     }
@@ -250,9 +275,11 @@ void Daemon::on_ready(NodeId from, base::WireReader &in)
         return;
     }
     if (begun()) {
-        // A daemon that was added later. It takes part in launches, but is no member of the view.
-        story(1, "daemon %u on %s came after the start and is not watched", from,
-              host_name(from).c_str());
+        // A daemon that was added later. It takes part in launches, but is no member of the view,
+        // and goes on with the key that it was started with.
+        if (late_.insert(from).second) {
+            orte_show_help("help-errmgr-radixft.txt", "late-daemon", true, host_name(from).c_str());
+        }
         return;
     }
     if (their_count != orte_process_info.num_procs) {
@@ -272,17 +299,25 @@ void Daemon::on_ready(NodeId from, base::WireReader &in)
                         (named ? std::string("/") + p.output_dir : "");
     output_ += "/radixft-" + std::to_string(family);
     announce_output();
-    Bytes go(4 + 4 + 4 + key_.size() + 6 * 4 + output_.size());
+    const auto number = draw_key();
+    if (!number) {
+        launch_failed(std::string("mpirun got no random number from the system: ") +
+                      std::strerror(errno));
+        return;
+    }
+    key_ = job_key(launch_key_, *number);
+    Bytes go(4 + 4 + 4 + number->size() + 6 * 4 + output_.size());
     base::WireWriter out(go);
     out.u32(magic);
     out.u32(format);
     out.u32(orte_process_info.num_procs);
-    out.bytes(key_);
+    out.bytes(*number);
     for (const int value : {p.arity, p.heartbeat_ms, p.suspect_floor_ms, p.suspect_ceiling_ms,
                             p.probe_ms, p.minority_wait_ms}) {
         out.u32(static_cast<std::uint32_t>(value));
     }
     out.bytes(std::as_bytes(std::span(output_)));
+    go = sealed(launch_key_, std::move(go));
     for (const NodeId id : ready_) {
         send(id, launch_tag, go);
     }
@@ -294,7 +329,8 @@ void Daemon::on_go(base::WireReader &in)
     Parameters p = parameters();
     const std::uint32_t their_format = in.u32();
     const std::uint32_t daemons = in.u32();
-    const auto key = in.bytes(key_.size());
+    membership::Key number{};
+    const auto drawn = in.bytes(number.size());
     for (int *value : {&p.arity, &p.heartbeat_ms, &p.suspect_floor_ms, &p.suspect_ceiling_ms,
                        &p.probe_ms, &p.minority_wait_ms}) {
         *value = static_cast<int>(in.u32());
@@ -306,7 +342,8 @@ void Daemon::on_go(base::WireReader &in)
         return;
     }
     parameters() = p;
-    std::copy(key.begin(), key.end(), key_.begin());
+    std::copy(drawn.begin(), drawn.end(), number.begin());
+    key_ = job_key(launch_key_, number);
     output_.assign(reinterpret_cast<const char *>(output.data()), output.size());
     begin(daemons);
 }
@@ -333,6 +370,7 @@ void Daemon::begin(std::uint32_t daemons)
             }
         }
     }
+    hand_out_no_more();
     sealer_.emplace(key_);
     session_->log_to(log_.is_open() ? &log_ : nullptr);
     session_->begin(monotonic_now(), p.engine(), daemons);
@@ -389,6 +427,16 @@ void Daemon::check_launch(base::Time now)
         if (contact(id).empty()) {
             silent += (silent.empty() ? "" : ", ") + host_name(id);
         }
+    }
+    if (!without_key_.empty()) {
+        std::string names;
+        for (const NodeId id : without_key_) {
+            names += (names.empty() ? "" : ", ") + host_name(id);
+        }
+        launch_failed("the launcher has not passed the job's key on to the daemons on: " + names +
+                      ". It must hand mpirun's settings (OMPI_MCA_...) to the daemons; with ssh, "
+                      "leave plm_rsh_pass_environ_mca_params on.");
+        return;
     }
     launch_failed(
         "no sign of readiness within " + std::to_string(wait) +

@@ -4,9 +4,9 @@
 /// gather.hpp), carries their messages over the runtime's channel, keeps their time on the
 /// runtime's event base, and turns what they say into the runtime's terms: routes, job accounting,
 /// events for the ranks. The launch goes like this: a daemon that has everybody's address tells
-/// mpirun READY; when all have, mpirun answers GO with the key of the protocol's seal and its
-/// parameters, and all begin in the same view. Until then mpirun alone minds the daemons.
-/// Everything runs in the thread of the event base.
+/// mpirun READY; when all have, mpirun answers GO with a number from which the key of the
+/// protocol's seal is made (launch_key.hpp) and its parameters, and all begin in the same view.
+/// Until then mpirun alone minds the daemons. Everything runs in the thread of the event base.
 #pragma once
 
 #include "orte_glue/orte_prelude.hpp"
@@ -92,7 +92,8 @@ class Daemon {
     void arm_timer();
     void on_timer();
     void send_ready();
-    void on_ready(NodeId from, base::WireReader &in);
+    bool get_keys();
+    void on_ready(NodeId from, base::WireReader &in, bool genuine);
     void on_go(base::WireReader &in);
     void begin(std::uint32_t daemons);
     void check_launch(base::Time now);
@@ -105,6 +106,8 @@ class Daemon {
     void on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte> bytes);
     void on_protocol(NodeId from, std::span<const std::byte> bytes);
     void on_glue(NodeId from, std::span<const std::byte> bytes);
+    void on_launch(NodeId from, std::span<const std::byte> bytes);
+    static Bytes sealed(const membership::Key &key, Bytes bytes);
 
     // daemon_events.cc
     void flush();
@@ -140,10 +143,14 @@ class Daemon {
     std::unique_ptr<WindDown> wind_down_;
     std::unique_ptr<Session> session_;
     std::optional<membership::Sealer> sealer_;
-    membership::Key key_{};
+    membership::Key launch_key_{}; ///< seals what is said before the job begins
+    membership::Key key_{};        ///< seals everything later
+    bool keyless_ = false;         ///< this daemon was handed no launch key
+    std::set<NodeId> without_key_; ///< at mpirun: daemons that were not
     std::ofstream log_;
     std::vector<std::pair<NodeId, Bytes>> early_; ///< protocol messages that came before GO
     std::set<NodeId> sealing_;                    ///< have sent something sealed
+    std::set<NodeId> late_;                       ///< at mpirun: came after the job had begun
     std::set<NodeId> ready_;                      ///< at mpirun, during the launch
     std::set<NodeId> lost_;                       ///< nothing is sent there any more
     std::set<NodeId> knocked_;                  ///< a knock is under way: nothing is sent meanwhile

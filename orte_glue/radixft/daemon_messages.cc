@@ -99,19 +99,25 @@ void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
     }
 }
 
+/// `bytes` with the tag under `key` behind them.
+Bytes Daemon::sealed(const membership::Key &key, Bytes bytes)
+{
+    const std::uint64_t mac = membership::siphash24(key, bytes);
+    bytes.resize(bytes.size() + tag_bytes);
+    base::WireWriter tail(std::span<std::byte>(bytes).last(tag_bytes));
+    tail.u64(mac);
+    return bytes;
+}
+
 void Daemon::send(const Outgoing &message)
 {
-    // Before GO there is no common key yet: mpirun is told of deaths in the clear.
     Bytes bytes(4 + 1 + message.body.size());
     base::WireWriter out(bytes);
     out.u32(self_);
     out.u8(static_cast<std::uint8_t>(message.type));
     out.bytes(message.body);
-    const std::uint64_t mac = sealer_ ? membership::siphash24(key_, bytes) : 0;
-    bytes.resize(bytes.size() + tag_bytes);
-    base::WireWriter tail(std::span<std::byte>(bytes).last(tag_bytes));
-    tail.u64(mac);
-    send(message.to, glue_tag, bytes);
+    send(message.to, glue_tag,
+         sealed(sealer_ && !late_.contains(message.to) ? key_ : launch_key_, std::move(bytes)));
 }
 
 void Daemon::on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte> bytes)
@@ -130,14 +136,7 @@ void Daemon::on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte
     } else if (tag == glue_tag) {
         on_glue(from, bytes);
     } else {
-        base::WireReader in(bytes);
-        if (in.u32() != 0x78646172) {
-            ++dropped_;
-        } else if (self_ == 0) {
-            on_ready(from, in);
-        } else if (from == 0) {
-            on_go(in);
-        }
+        on_launch(from, bytes);
     }
     flush();
     arm_timer();
@@ -153,28 +152,44 @@ void Daemon::on_protocol(NodeId from, std::span<const std::byte> bytes)
     session_->message(monotonic_now(), *m);
 }
 
+void Daemon::on_launch(NodeId from, std::span<const std::byte> bytes)
+{
+    if (bytes.size() < 4 + tag_bytes) {
+        ++dropped_;
+        return;
+    }
+    const auto text = bytes.first(bytes.size() - tag_bytes);
+    base::WireReader tail(bytes.last(tag_bytes));
+    const bool genuine = tail.u64() == membership::siphash24(launch_key_, text);
+    base::WireReader in(text);
+    if (in.u32() != magic || (self_ != 0 && (from != 0 || !genuine))) {
+        ++dropped_;
+    } else if (self_ == 0) {
+        on_ready(from, in, genuine);
+    } else {
+        on_go(in);
+    }
+}
+
 void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
 {
     if (bytes.size() < 4 + 1 + tag_bytes) {
         ++dropped_;
         return;
     }
-    const auto sealed = bytes.first(bytes.size() - tag_bytes);
+    const auto text = bytes.first(bytes.size() - tag_bytes);
     base::WireReader tail(bytes.last(tag_bytes));
     const std::uint64_t mac = tail.u64();
-    base::WireReader in(sealed);
+    base::WireReader in(text);
     const NodeId claimed = in.u32();
     const auto type = static_cast<Type>(in.u8());
     const auto body = in.rest();
-    bool genuine = true;
-    if (sealer_) {
-        genuine = mac == membership::siphash24(key_, sealed);
-        if (genuine) {
-            sealing_.insert(from);
-        } else {
-            // What a daemon sent before it got the key may still be on its way to mpirun.
-            genuine = mac == 0 && self_ == 0 && !sealing_.contains(from);
-        }
+    bool genuine = sealer_ && mac == membership::siphash24(key_, text);
+    if (genuine) {
+        sealing_.insert(from);
+    } else if (!sealer_ || (self_ == 0 && !sealing_.contains(from))) {
+        // What a daemon sent before it got GO may still be on its way to mpirun.
+        genuine = mac == membership::siphash24(launch_key_, text);
     }
     if (!genuine || claimed != from) {
         ++dropped_;
