@@ -32,7 +32,7 @@ SLOWEST = 0.05  # seconds between two kills
 SIDE_BY_SIDE = 3  # on two cores: while one waits for a timeout or a process, another computes
 PHASES = {"compute": "", "collect": "in collectives: ", "finalize": "in MPI_Finalize: "}
 # What tells that a phase has begun, and from how many ranks it must come.
-BEGINS = {"compute": ("ready", 1), "collect": ("collecting", 1), "finalize": ("finalizing", RANKS - 1)}
+BEGINS = {"compute": ("ready", RANKS), "collect": ("collecting", 1), "finalize": ("finalizing", RANKS - 1)}
 
 
 class Plan:
@@ -106,12 +106,7 @@ def judge_finalize(job, plan):
 def run(cluster, plan):
     """One job."""
     with Job(cluster, *plan.options(), deaths=len(plan.dead), mca=plan.mca(), ranks=RANKS) as job:
-        begun = set()
-        word, count = BEGINS[plan.phase]
-        while len(begun) < count:
-            event = job.marks.wait(lambda t: t.startswith(word), job.end, job.run)
-            check(event, f"only {len(begun)} ranks came as far as was wanted")
-            begun.add(event[1])
+        job.begun(*BEGINS[plan.phase])
         plan.strike(job)
         if plan.phase == "finalize":
             judge_finalize(job, plan)

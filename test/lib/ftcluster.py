@@ -199,6 +199,10 @@ class Cluster:
               f"{run.code}: {run.err}")
         return run.out
 
+    def ask(self, op, **arguments):
+        """Have the supervisor do something, without the start of a command: a fault at a known moment."""
+        return client.Cluster(self.state).ask(op, **arguments)
+
     def processes(self):
         """(host, process id, command line) of all processes on the hosts."""
         return client.Cluster(self.state).processes()

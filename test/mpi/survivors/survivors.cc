@@ -2,7 +2,7 @@
 //
 // usage: survivors [--deaths N] [--seconds S] [--marks FIFO] [--die-before-init RANK] [--hold RANK]
 //                  [--abort RANK] [--exit-code RANK:CODE] [--no-sum] [--wait-for RANK]
-//                  [--collectives] [--pvars]
+//                  [--collectives] [--pvars] [--busy S] [--nap]
 //
 // Every rank computes until it knows of N deaths (0) or S seconds (30) have passed, which is an
 // error. The lowest survivor gathers the sum of the survivors' squared ranks by point-to-point
@@ -33,6 +33,7 @@ namespace {
 struct Options {
     std::size_t deaths = 0;
     double seconds = 30;
+    double busy = 0;
     const char *marks = nullptr;
     int die_before_init = -1;
     int hold = -1;
@@ -42,6 +43,7 @@ struct Options {
     bool sum = true;
     bool collectives = false;
     bool pvars = false;
+    bool nap = false;
     int wait_for = -1;
 };
 
@@ -58,6 +60,10 @@ Options parse(int argc, char **argv)
             o.collectives = true;
             continue;
         }
+        if (name == "--nap") {
+            o.nap = true;
+            continue;
+        }
         if (name == "--pvars") {
             o.pvars = true;
             continue;
@@ -67,6 +73,8 @@ Options parse(int argc, char **argv)
             o.deaths = static_cast<std::size_t>(std::atoi(value));
         } else if (name == "--seconds") {
             o.seconds = std::atof(value);
+        } else if (name == "--busy") {
+            o.busy = std::atof(value);
         } else if (name == "--marks") {
             o.marks = value;
         } else if (name == "--die-before-init") {
@@ -284,16 +292,15 @@ int main(int argc, char **argv)
         MPI_Comm_split(MPI_COMM_WORLD, in_pair ? 0 : MPI_UNDEFINED, me, &pair);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    if (me == 0 || o.hold >= 0 || o.wait_for >= 0) {
-        mark(o.marks, "ready " + std::to_string(me));
-    }
+    // Of every rank: who is still in the barrier would wait there for the dead, and for ever under
+    // ob1.
+    mark(o.marks, "ready " + std::to_string(me));
     if (me == o.abort) {
         MPI_Abort(MPI_COMM_WORLD, 42);
     }
     const auto begin = std::chrono::steady_clock::now();
-    const auto late = [&] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >
-               o.seconds;
+    const auto since = [&begin] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     if (o.wait_for >= 0 && me != o.wait_for) {
         wait_for_the_dead(o.wait_for, me, pair);
@@ -306,12 +313,20 @@ int main(int argc, char **argv)
     while (me == o.hold || (o.hold < 0 && ft::process::death_count() < o.deaths)) {
         int flag = 0;
         MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-        if (late()) {
+        if (o.nap) {
+            ::usleep(500);
+        }
+        if (since() > o.seconds) {
             std::printf("rank %d waited in vain: %zu deaths known\n", me,
                         ft::process::death_count());
             std::fflush(stdout);
             return 9;
         }
+    }
+    if (o.deaths > 0 && o.hold < 0) {
+        mark(o.marks, "knows " + std::to_string(me));
+    }
+    while (since() < o.busy) {
     }
     if (o.hold >= 0) {
         mark(o.marks, "finalizing " + std::to_string(me));
