@@ -166,8 +166,8 @@ bool add_paths(PeerState &peer, base::Time present)
         path->btl = btl;
         path->endpoint = way.btl_endpoint;
         path->has_sendi = btl->btl_sendi != nullptr;
-        path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 &&
-                         !copies_anyway(component_name(btl));
+        path->shared = copies_anyway(component_name(btl));
+        path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 && !path->shared;
         path->gathers =
             (btl->btl_flags & mca::btl_flag_unreliable) != 0 && btl->btl_flush != nullptr;
         path->checksum = parameters().checksum_payload(component_name(btl));

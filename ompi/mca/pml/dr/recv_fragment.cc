@@ -1,5 +1,6 @@
 #include "ompi/mca/pml/dr/recv_fragment.hpp"
 
+#include <cstring>
 #include <vector>
 
 #include "ompi/mca/pml/dr/clock.hpp"
@@ -136,8 +137,8 @@ void deliver(PeerState &peer, const FragHeader &header, Bytes fragment, Completi
 /// Data that goes straight to where the user wants it, summed while it is copied: a broken fragment
 /// spoils only bytes that it was to bring itself, of a receive that does not end before they came
 /// whole. \return false when it has to go the long way
-bool take_in_place(PeerState &peer, const FragHeader &header, Bytes fragment, Completions &done,
-                   base::Time present)
+bool take_in_place(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arrival,
+                   Completions &done, base::Time present)
 {
     const Bytes payload = reliability::payload_of(header, fragment);
     UpperHeader upper;
@@ -153,7 +154,14 @@ bool take_in_place(PeerState &peer, const FragHeader &header, Bytes fragment, Co
     if (place == nullptr) {
         return false;
     }
-    if (base::copy_crc32c({place, payload.size()}, payload) != header.payload_crc) {
+    std::uint32_t crc = 0;
+    if (arrival != reliability::no_path && peer.paths[arrival]->shared) {
+        std::memcpy(place, payload.data(), payload.size()); // see transmit_fragment
+        crc = base::crc32c({place, payload.size()});
+    } else {
+        crc = base::copy_crc32c({place, payload.size()}, payload);
+    }
+    if (crc != header.payload_crc) {
         peer.engine.reject_payload(header);
         return true;
     }
@@ -175,7 +183,8 @@ void take(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arri
     if (verdict == Verdict::duplicate || verdict == Verdict::refused) {
         return;
     }
-    if (verdict == Verdict::fresh && take_in_place(peer, header, fragment, done, present)) {
+    if (verdict == Verdict::fresh &&
+        take_in_place(peer, header, fragment, arrival, done, present)) {
         return;
     }
     if (!reliability::payload_is_whole(header, reliability::payload_of(header, fragment)) &&

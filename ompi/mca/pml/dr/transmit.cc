@@ -162,7 +162,9 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         summed = true;
     };
     const auto copy = [&](std::byte *to) {
-        if (sums && !summed) {
+        // Into memory that another core has just read, memcpy's string instructions are quicker by
+        // more than the second pass costs: 14 against 6.5 GB/s between two cores far apart.
+        if (sums && !summed && !path.shared) {
             note_sum(base::copy_crc32c({to, payload}, {bytes, payload}));
         } else {
             std::memcpy(to, bytes, payload);
