@@ -8,7 +8,11 @@ import subprocess
 import sys
 import time
 
-import hpcc
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "cluster"))
+
+from vcluster import client  # noqa: E402
+
+import hpcc  # noqa: E402
 
 TICK = 0.25       # seconds between two looks at files and counters
 GRACE = 10.0      # seconds that mpirun gets to end in good order
@@ -19,6 +23,7 @@ class Place:
 
     def __init__(self, top, state, hosts):
         self._tool = [sys.executable, os.path.join(top, "contrib", "cluster", "cluster")]
+        self._folder = state
         self._state = ["--state", state]
         self._hosts = hosts
         self.virtual = False
@@ -43,6 +48,13 @@ class Place:
 
     def heal(self):
         self._must("heal", "n1", "0")
+
+    def processes(self):
+        """(host, process id, command line) of all processes on the virtual hosts."""
+        return client.Cluster(self._folder).processes()
+
+    def kill_host(self, host):
+        client.Cluster(self._folder).ask("kill", host=host, silent=False)
 
     def dropped(self):
         """Packets that the kernel has dropped at the cut so far."""
