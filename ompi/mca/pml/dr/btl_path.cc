@@ -6,6 +6,7 @@
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "opal/ft/reliability/header.hpp"
+#include "opal/mca/hand_over.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/mca/unreliable.hpp"
 
@@ -247,7 +248,9 @@ void stop_watching(PeerState &peer) noexcept
 void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
                        mca_btl_base_descriptor_t *des, int status) noexcept
 {
+    mca::take_over(des);
     auto *descriptor = static_cast<Descriptor *>(des->des_cbdata);
+    mca::take_over(descriptor);
     BtlPath &path = *descriptor->path;
     if (OPAL_UNLIKELY(status < 0)) {
         path.note_error();
@@ -266,17 +269,20 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
     if (OPAL_UNLIKELY(status < 0)) {
         peers().mark_busy(*path.peer);
     }
+    mca::hand_over(des);
 }
 
 void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
                       mca_btl_base_descriptor_t *des, int status) noexcept
 {
+    mca::take_over(des);
     if (OPAL_UNLIKELY(status < 0)) {
         auto &path = *static_cast<BtlPath *>(des->des_cbdata);
         path.note_error();
         free_failed(path, des);
         peers().mark_busy(*path.peer);
     }
+    mca::hand_over(des);
 }
 
 void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *process,

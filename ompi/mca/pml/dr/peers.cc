@@ -61,6 +61,7 @@ void Peers::set_up() noexcept
 void Peers::release() noexcept
 {
     busy_.clear();
+    busy_count_ = 0;
     by_rank_.clear();
     all_.clear();
 }
@@ -166,6 +167,7 @@ void Peers::keep_busy(PeerState &peer) noexcept
     if (!peer.busy) {
         try {
             busy_.push_back(&peer);
+            __atomic_store_n(&busy_count_, busy_.size(), __ATOMIC_RELAXED);
             peer.busy = true;
             call_for_pass();
         } catch (...) {
@@ -216,6 +218,7 @@ int Peers::progress(base::Time present) noexcept
             Guard guard(busy_lock_);
             busy_[i] = busy_.back();
             busy_.pop_back();
+            __atomic_store_n(&busy_count_, busy_.size(), __ATOMIC_RELAXED);
             peer->busy = false;
         }
         // Work that came between the look and the removal found it marked still.

@@ -64,7 +64,7 @@ class Peers {
     int progress(base::Time now) noexcept;
     /// Asks silent peers for a sign of life, if the user wants that. From progress only.
     void keep_alive(base::Time now) noexcept;
-    bool any_busy() const noexcept { return !busy_.empty(); }
+    bool any_busy() const noexcept { return __atomic_load_n(&busy_count_, __ATOMIC_RELAXED) != 0; }
     /// True when no peer has anything of ours unacknowledged; those that failed do not count.
     bool drained() noexcept;
     void flush_acks() noexcept;
@@ -96,6 +96,7 @@ class Peers {
     reliability::Name self_;
     Mutex busy_lock_; ///< leaf
     std::vector<PeerState *> busy_;
+    std::size_t busy_count_ = 0; ///< of `busy_`, to be read without the lock
     base::Time next_keepalive_;
     bool pass_wanted_ = false;
     std::int64_t pass_at_ = base::Time::never().ns();

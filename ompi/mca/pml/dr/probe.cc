@@ -3,6 +3,7 @@
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
+#include "opal/mca/hand_over.hpp"
 
 namespace ft::dr {
 
@@ -49,6 +50,7 @@ Unexpected *look(int source, int tag, ompi_communicator_t *comm, bool take,
 
 int hand_out(Unexpected *found, ompi_communicator_t *comm, ompi_message_t *message) noexcept
 {
+    mca::take_over(message);
     message->comm = comm;
     message->req_ptr = found;
     message->peer = found->arrival.source;

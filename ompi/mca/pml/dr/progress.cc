@@ -22,7 +22,7 @@ int progress() noexcept
     watch_connections();
     // opal_progress re-enters: completing a request may call MPI, which waits, which comes here.
     const std::uint64_t latest = process::news();
-    const bool news = latest != news_seen;
+    const bool news = latest != __atomic_load_n(&news_seen, __ATOMIC_RELAXED);
     const bool pings = parameters().keepalive > base::Duration::zero();
     const bool reports = parameters().stats_interval > base::Duration::zero();
     if (!news && !pings && !peers().any_busy()) {
@@ -33,7 +33,7 @@ int progress() noexcept
         return 0;
     }
     if (OPAL_UNLIKELY(news)) {
-        news_seen = latest;
+        __atomic_store_n(&news_seen, latest, __ATOMIC_RELAXED);
         take_deaths();
         end_refused();
     }

@@ -5,6 +5,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
+#include "opal/mca/hand_over.hpp"
 
 namespace ft::dr {
 
@@ -315,6 +316,7 @@ int recv(void *buffer, std::size_t count, ompi_datatype_t *datatype, int source,
         return rc;
     }
     ompi_request_wait_completion(request);
+    mca::take_over(request);
     if (status != MPI_STATUS_IGNORE) {
         OMPI_COPY_STATUS(status, request->req_status, false);
     }
@@ -339,6 +341,7 @@ int imrecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, ompi_mess
         receive(*recv, found->arrival, false, done, now());
     }
     release(found);
+    mca::hand_over(*message);
     ompi_message_return(*message);
     *message = MPI_MESSAGE_NULL;
     *request = &recv->ompi();
@@ -354,6 +357,7 @@ int mrecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, ompi_messa
         return rc;
     }
     ompi_request_wait_completion(request);
+    mca::take_over(request);
     if (status != MPI_STATUS_IGNORE) {
         OMPI_COPY_STATUS(status, request->req_status, false);
     }

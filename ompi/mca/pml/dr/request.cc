@@ -2,6 +2,7 @@
 
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
+#include "opal/mca/hand_over.hpp"
 
 namespace ft::dr {
 
@@ -10,6 +11,7 @@ namespace {
 int free_send(ompi_request_t **request) noexcept
 {
     SendRequest *send = send_request(*request);
+    mca::take_over(send);
     if (send->life.free()) {
         release(send);
     }
@@ -20,6 +22,7 @@ int free_send(ompi_request_t **request) noexcept
 int free_recv(ompi_request_t **request) noexcept
 {
     RecvRequest *recv = recv_request(*request);
+    mca::take_over(recv);
     if (recv->life.free()) {
         release(recv);
     }
@@ -95,19 +98,30 @@ int set_up_requests() noexcept
 SendRequest *new_send_request() noexcept
 {
     auto *item = opal_free_list_get(&mca_pml_base_send_requests);
-    return item == nullptr ? nullptr : send_request(reinterpret_cast<ompi_request_t *>(item));
+    if (item == nullptr) {
+        return nullptr;
+    }
+    SendRequest *request = send_request(reinterpret_cast<ompi_request_t *>(item));
+    mca::take_over(request);
+    return request;
 }
 
 RecvRequest *new_recv_request() noexcept
 {
     auto *item = opal_free_list_get(&mca_pml_base_recv_requests);
-    return item == nullptr ? nullptr : recv_request(reinterpret_cast<ompi_request_t *>(item));
+    if (item == nullptr) {
+        return nullptr;
+    }
+    RecvRequest *request = recv_request(reinterpret_cast<ompi_request_t *>(item));
+    mca::take_over(request);
+    return request;
 }
 
 void release(SendRequest *request) noexcept
 {
     mca_pml_base_send_request_t *base = request;
     MCA_PML_BASE_SEND_REQUEST_FINI(base);
+    mca::hand_over(request);
     opal_free_list_return(&mca_pml_base_send_requests,
                           reinterpret_cast<opal_free_list_item_t *>(base));
 }
@@ -116,6 +130,7 @@ void release(RecvRequest *request) noexcept
 {
     mca_pml_base_recv_request_t *base = request;
     MCA_PML_BASE_RECV_REQUEST_FINI(base);
+    mca::hand_over(request);
     opal_free_list_return(&mca_pml_base_recv_requests,
                           reinterpret_cast<opal_free_list_item_t *>(base));
 }
@@ -132,6 +147,7 @@ int Completions::run() noexcept
         ++count;
         const std::uint32_t epoch = request->life.epoch();
         request->req_base.req_pml_complete = true;
+        mca::hand_over(request);
         ompi_request_complete(&request->ompi(), true);
         if (request->life.finish(epoch)) {
             release(request);
@@ -147,6 +163,7 @@ int Completions::run() noexcept
         ++count;
         const std::uint32_t epoch = request->life.epoch();
         request->req_base.req_pml_complete = true;
+        mca::hand_over(request);
         ompi_request_complete(&request->ompi(), true);
         if (request->life.finish(epoch)) {
             release(request);

@@ -23,8 +23,16 @@ class Life {
     /// A new persistent request: not active.
     void rest() noexcept { word_ = done; }
     /// The request becomes active.
-    void start() noexcept { word_ = (word_ & ~flags) + (flags + 1); }
-    std::uint32_t epoch() const noexcept { return word_ & ~flags; }
+    void start() noexcept
+    {
+        // A late `finish` of the run before may come between; it is overruled.
+        const std::uint32_t word = __atomic_load_n(&word_, __ATOMIC_RELAXED);
+        __atomic_store_n(&word_, (word & ~flags) + (flags + 1), __ATOMIC_RELEASE);
+    }
+    std::uint32_t epoch() const noexcept
+    {
+        return __atomic_load_n(&word_, __ATOMIC_RELAXED) & ~flags;
+    }
     /// The user lets go. \return true when the caller is to release the request
     bool free() noexcept
     {

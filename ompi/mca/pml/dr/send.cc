@@ -7,6 +7,7 @@
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
+#include "opal/mca/hand_over.hpp"
 
 namespace ft::dr {
 
@@ -362,6 +363,7 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
     }
     if (request != &ompi_request_empty) {
         ompi_request_wait_completion(request);
+        mca::take_over(request);
         rc = request->req_status.MPI_ERROR;
         ompi_request_free(&request);
     }
@@ -381,6 +383,7 @@ int start_requests(std::size_t count, ompi_request_t **requests) noexcept
         if (requests[i] == nullptr || requests[i]->req_type != OMPI_REQUEST_PML) {
             continue;
         }
+        mca::take_over(requests[i]);
         auto *base = reinterpret_cast<mca_pml_base_request_t *>(requests[i]);
         int rc = OMPI_SUCCESS;
         if (base->req_type == MCA_PML_REQUEST_RECV) {

@@ -9,6 +9,7 @@
 #include "ompi/mca/pml/dr/peer.hpp"
 #include "opal/ft/base/assert.hpp"
 #include "opal/ft/base/crc32c.hpp"
+#include "opal/mca/hand_over.hpp"
 
 namespace ft::dr {
 
@@ -115,11 +116,13 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     if (des == nullptr) {
         return false;
     }
+    mca::take_over(des);
     std::memcpy(front(des), buffer.data(), bytes);
     des->des_cbfunc = control_complete;
     des->des_cbdata = &path;
     engine.sent(what, present);
     path.unflushed = path.gathers;
+    mca::hand_over(des);
     lock.unlock();
     const int rc = give(path, des);
     lock.lock();
@@ -223,6 +226,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         release(held);
         return false;
     }
+    mca::take_over(des);
     sum();
     reliability::write_header(header, {front(des), header_bytes});
     std::memcpy(front(des) + header_bytes, upper, header.upper_bytes);
@@ -247,6 +251,8 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
     path.unflushed = path.gathers;
     held->in_call = true;
     held->returned = false;
+    mca::hand_over(held);
+    mca::hand_over(des);
     lock.unlock();
     const int rc = give(path, des);
     lock.lock();
