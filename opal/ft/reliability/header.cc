@@ -11,8 +11,8 @@ namespace ft::reliability {
 namespace {
 
 constexpr std::size_t crc_offset = 48;
-constexpr std::uint8_t known_flags =
-    flag_payload_checksummed | flag_retransmission | flag_ack | flag_echo | flag_header_checksummed;
+constexpr std::uint8_t known_flags = flag_payload_checksummed | flag_retransmission | flag_ack |
+                                     flag_echo | flag_header_checksummed | flag_ack_wanted;
 
 /// The checksum of the fixed part without its own field, and of the upper header.
 std::uint32_t header_crc(std::span<const std::byte> fragment, std::size_t upper)

@@ -23,6 +23,7 @@ void Sender::mark_lost(Vfrag &v, unsigned index, LossReason reason)
     FragmentRecord &record = v.fragments[index];
     FT_ASSERT(record.state == FragmentState::in_flight);
     paths_[record.path].in_flight -= v.bytes_of(index);
+    paths_[record.path].congestion.on_lost(v.bytes_of(index));
     ++counters_.declared_lost;
     record.state = FragmentState::lost;
     record.reason = reason;
@@ -111,6 +112,7 @@ void Sender::expire(Vfrag &v, base::Time now)
     v.ack_deadline_ = now + ack_timeout(v, path);
     paths_.on_timeout(path, now);
     mark_lost(v, index, LossReason::timeout);
+    urgent_ = true; // its answer tells what is lost; until then all of that counts as in flight
     if (paths_[path].state != PathState::up && paths_.other_up(path)) {
         lose_old_on(v, path, now);
     }
@@ -172,7 +174,7 @@ void Sender::on_time(base::Time now)
             expire_watchdog(*v, now);
         }
         if (v->ack_deadline_ <= now) {
-            const PathId path = v->fragments[v->count() - 1].path;
+            const PathId path = v->fragments[std::max<unsigned>(v->next_unsent_, 1) - 1].path;
             if ((expired >> path & 1U) == 0) {
                 expired |= 1U << path;
                 expire(*v, now);

@@ -25,6 +25,14 @@ int preference(PathState state)
     return 3;
 }
 
+/// Whether it takes another fragment of so many bytes now.
+bool has_room(const Path &path, std::uint64_t bytes, std::uint32_t depth, bool urgent)
+{
+    return !path.blocked && path.held < depth &&
+           (!path.info.unreliable || urgent ||
+            (!path.pausing && path.congestion.allows(path.in_flight, bytes)));
+}
+
 void saturating_increment(std::uint8_t &value)
 {
     value = static_cast<std::uint8_t>(value + (value != 0xff ? 1 : 0));
@@ -68,15 +76,26 @@ PathId PathSet::add(const PathInfo &info)
     path.reorder_threshold = config_.reorder_threshold;
     path.rate_start = base::Time::never();
     path.next_probe = base::Time::never();
+    any_unreliable_ = any_unreliable_ || info.unreliable;
     return static_cast<PathId>(paths_.size() - 1);
 }
 
-PathId PathSet::pick(std::uint64_t bytes, PathId avoid) const noexcept
+void PathSet::keep_pace(base::Time now) noexcept
+{
+    if (!any_unreliable_) {
+        return;
+    }
+    for (Path &path : paths_) {
+        path.pausing = path.info.unreliable && path.congestion.pausing(now);
+    }
+}
+
+PathId PathSet::pick(std::uint64_t bytes, PathId avoid, bool urgent) const noexcept
 {
     if (paths_.size() == 1) {
         // The common case needs no comparison.
         const Path &only = paths_.front();
-        return only.state == PathState::gone || only.blocked || only.held >= config_.path_depth
+        return only.state == PathState::gone || !has_room(only, bytes, config_.path_depth, urgent)
                    ? no_path
                    : PathId{0};
     }
@@ -92,8 +111,8 @@ PathId PathSet::pick(std::uint64_t bytes, PathId avoid) const noexcept
     bool best_avoided = false;
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
-        if (preference(path.state) != best_class || path.blocked ||
-            path.held >= config_.path_depth) {
+        if (preference(path.state) != best_class ||
+            !has_room(path, bytes, config_.path_depth, urgent)) {
             continue;
         }
         const double latency = static_cast<double>(
@@ -407,6 +426,7 @@ void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
 
 void PathSet::on_time(base::Time now)
 {
+    keep_pace(now);
     for (PathId id = 0; id < paths_.size(); ++id) {
         Path &path = paths_[id];
         if (now < path.next_probe) {
@@ -437,6 +457,9 @@ base::Time PathSet::next_deadline() const noexcept
     base::Time earliest = base::Time::never();
     for (const Path &path : paths_) {
         earliest = std::min(earliest, path.next_probe);
+        if (path.pausing) {
+            earliest = std::min(earliest, path.congestion.resumes());
+        }
     }
     return earliest;
 }

@@ -7,6 +7,7 @@
 
 #include "opal/ft/base/time.hpp"
 #include "opal/ft/reliability/config.hpp"
+#include "opal/ft/reliability/congestion.hpp"
 #include "opal/ft/reliability/rtt.hpp"
 
 namespace ft::reliability {
@@ -24,6 +25,7 @@ struct PathInfo {
     std::uint32_t max_fragment_bytes =
         0;                        ///< payload limit of the transport with all headers taken off
     bool checksum_payload = true; ///< CRC32C over payloads on this path
+    bool unreliable = false;      ///< loses what is too much for it: has a congestion window
 };
 
 /// One way to a peer. Fields are written by PathSet and Sender; the layer above reads them for
@@ -48,6 +50,8 @@ struct Path {
     std::uint32_t held = 0;       ///< fragments with the BTL, not locally complete
     base::Time revived_at{};      ///< what was held before belongs to the transport that failed
     std::uint64_t in_flight = 0;  ///< payload bytes in flight
+    Congestion congestion;        ///< of an unreliable path
+    bool pausing = false;         ///< keeps its pace
     RttEstimator rtt;             ///< round trips
     RttEstimator completion;      ///< local completions
     double bandwidth = 0.1;       ///< measured, bytes per ns
@@ -85,12 +89,16 @@ class PathSet {
 
     /// The path that would deliver `bytes` earliest: up ones first, else suspect ones, else (last
     /// resort) any that is not gone; never a blocked or full one. \param avoid a path to take only
-    /// if there is no other in the best class; no_path for none
-    [[nodiscard]] PathId pick(std::uint64_t bytes, PathId avoid) const noexcept;
+    /// if there is no other in the best class; no_path for none \param urgent beyond a congestion
+    /// window, too
+    [[nodiscard]] PathId pick(std::uint64_t bytes, PathId avoid,
+                              bool urgent = false) const noexcept;
     /// For an acknowledgement or a probe reply: `wanted` if it is usable, else one of the best
     /// class. \param turn another number picks another of them: nothing tells whether a control
     /// fragment arrived, so none of them may be relied on forever
     [[nodiscard]] PathId pick_control(PathId wanted, std::uint64_t turn) const noexcept;
+    /// Looks which unreliable paths keep their pace by pausing now.
+    void keep_pace(base::Time now) noexcept;
     /// True if a path other than `except` is up.
     [[nodiscard]] bool other_up(PathId except) const noexcept;
     /// True when no path is left but gone ones.
@@ -148,6 +156,7 @@ class PathSet {
 
     const Config &config_;
     std::vector<Path> paths_;
+    bool any_unreliable_ = false;
     base::Time last_alive_{}; ///< newest sign of life over any path
 };
 

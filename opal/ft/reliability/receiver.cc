@@ -191,6 +191,10 @@ void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
     if (h.kind != Kind::ordered && h.kind != Kind::data) {
         return; // control fragments have no tx of their own
     }
+    if (h.has(flag_ack_wanted)) {
+        selective_ = true;
+        ack_now_ = true;
+    }
     if (seen_.size() <= h.path) {
         seen_.resize(h.path + 1U);
     }

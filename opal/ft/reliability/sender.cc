@@ -86,7 +86,7 @@ bool Sender::choose(Choice &choice) const noexcept
         // The path that just failed to carry it is the last to be tried again.
         const bool blamed = record.reason != LossReason::gap && record.reason != LossReason::nack &&
                             !config_.disable_failover;
-        const PathId path = paths_.pick(v.bytes_of(index), blamed ? record.path : no_path);
+        const PathId path = paths_.pick(v.bytes_of(index), blamed ? record.path : no_path, urgent_);
         choice = {&v, static_cast<std::uint8_t>(index), path, true};
         return path != no_path;
     }
@@ -116,6 +116,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
 {
     Vfrag &v = *choice.vfrag;
     FragmentRecord &record = v.fragments[choice.index];
+    urgent_ = false;
     Path &path = paths_[choice.path];
     const std::uint32_t bytes = v.bytes_of(choice.index);
     if (choice.retransmission) {
@@ -172,7 +173,9 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
         v.watchdog_deadline_ = now + completion_timeout(v, choice.path);
         arm(v.watchdog_deadline_);
     }
-    if (v.state_ == Vfrag::State::waiting) {
+    // A window that is full of what was lost lets the rest of the VFRAG never be sent: the timer
+    // runs from its first fragment.
+    if (v.state_ == Vfrag::State::waiting || path.info.unreliable) {
         v.ack_deadline_ = now + ack_timeout(v, choice.path);
         arm(v.ack_deadline_);
     }
@@ -231,6 +234,9 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
         const std::uint32_t bytes = v.bytes_of(index);
         Path &path = paths_[record.path];
         if (record.state == FragmentState::in_flight) {
+            if (path.info.unreliable) {
+                path.congestion.on_acked(bytes, path.in_flight, record.tx, path.next_tx);
+            }
             path.in_flight -= bytes;
             ++path.fragments_acked;
             // Karn: after a retransmission nobody knows which copy came; then only the echo speaks
@@ -290,6 +296,9 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
     // A clock that was read just before a fragment came can make a sample look negative by its own
     // granularity: then it is zero.
     path.rtt.sample(std::clamp(sample, base::Duration{}, config_.rto_max));
+    if (path.info.unreliable) {
+        path.congestion.on_round_trip(path.rtt.smoothed(), path.rtt.minimum());
+    }
 }
 
 void Sender::on_spurious(std::uint32_t told)

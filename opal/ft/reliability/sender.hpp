@@ -131,7 +131,8 @@ class Sender {
     std::uint32_t next_order_ = 0;
     std::uint32_t spurious_seen_ = 0;    ///< the peer's spurious counter as last told
     std::uint64_t gaps_at_spurious_ = 0; ///< retransmitted_gap when a spurious one was last told
-    std::uint8_t backoff_ = 0;           ///< of the whole peer; 0 again at every progress
+    bool urgent_ = false;      ///< a timer expired: one fragment goes out whatever the windows say
+    std::uint8_t backoff_ = 0; ///< of the whole peer; 0 again at every progress
     base::Time next_deadline_ = base::Time::never();
 };
 

@@ -37,6 +37,7 @@ void Endpoint::open(const PairPlan &pair)
         info.latency = link.latency;
         info.max_fragment_bytes = link.max_fragment_bytes;
         info.checksum_payload = link.checksum_payload;
+        info.unreliable = link.unreliable;
         if (peer_.add_path(info, now()) != path) {
             world_.breach(Breach::contract, "path %u got another number", path);
         }

@@ -61,6 +61,14 @@ void World::transmit(unsigned id, std::span<const std::byte> bytes, Kind kind, b
     ++packets_sent;
     const bool hit_by_pattern = pattern.active && pattern.next < pattern.length &&
                                 (pattern.mask >> pattern.next++ & 1U) != 0;
+    const double waiting =
+        static_cast<double>((std::max(now, way.free_at) - now).ns()) * link.bandwidth;
+    if (link.queue_bytes != 0 && waiting > static_cast<double>(link.queue_bytes)) {
+        if (trace) {
+            say("  link %u: its queue ran over", id);
+        }
+        return;
+    }
     const Time departure =
         std::max(now, way.free_at) + Duration::from_ns(static_cast<std::int64_t>(
                                          static_cast<double>(bytes.size()) / link.bandwidth));

@@ -24,7 +24,7 @@ constexpr std::array<Table, table_count> tables{{
      // Nothing of a VFRAG that is not sent whole is acknowledged as whole, and its ACK timer does
      // not run. A fragment that was found whole is not asked for again in the same breath, but an
      // old NACK may come late.
-     {"x---x----x--x", //
+     {"x---x---xx--x", //
       "-xxxxxxxxxxxx", //
       "xxxxxx--xxxxx", //
       "-xxxxx--xxxxx"}},
@@ -33,7 +33,7 @@ constexpr std::array<Table, table_count> tables{{
      {"sent", "repeated", "ack part", "ack all", "ack timer", "watchdog", "completed", "path gone",
       "peer lost"},
      {"x------xx", //
-      "xxx--xxxx", //
+      "xxx-xxxxx", //
       "-xxxxxxxx", //
       "--xx-xxxx"}},
     {"path: state x event",

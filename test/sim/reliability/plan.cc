@@ -203,6 +203,24 @@ PairPlan draw_pair(const Plan &plan, const Themes &on, unsigned a, unsigned b, R
     return pair;
 }
 
+/// Some pairs have links over datagrams, of which the queues are bounded. From a generator of its
+/// own, so that the other runs stay what they were.
+void draw_datagrams(Plan &plan)
+{
+    Rng rng(plan.seed ^ 0x6461746167726d73);
+    for (PairPlan &pair : plan.pairs) {
+        if (!rng.chance(0.25)) {
+            continue;
+        }
+        for (LinkPlan &link : pair.links) {
+            link.unreliable = rng.chance(0.8);
+            if (link.unreliable) {
+                link.queue_bytes = any_of(rng, std::array{0U, 10000U, 65536U});
+            }
+        }
+    }
+}
+
 void draw_messages(Plan &plan, Rng &rng)
 {
     const auto wanted = rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 40);
@@ -321,6 +339,7 @@ Plan make_plan(std::uint64_t seed, Mutant mutant)
         plan.config.checksum_header = false;
     }
     draw_messages(plan, rng);
+    draw_datagrams(plan);
     apply(plan, mutant);
     return plan;
 }

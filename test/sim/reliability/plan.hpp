@@ -77,6 +77,8 @@ struct LinkPlan {
     std::array<Transport, 2> transport;
     std::uint32_t max_fragment_bytes = 0;
     bool checksum_payload = true;
+    bool unreliable = false;       ///< its transport is a datagram one
+    std::uint32_t queue_bytes = 0; ///< what waits beyond that for its turn is lost; 0 for no bound
     Death death = Death::none;
     base::Time dies_at = base::Time::never();
     base::Duration dead_for = base::Duration::max(); ///< max: until the end of the run

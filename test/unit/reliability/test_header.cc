@@ -155,7 +155,7 @@ void impossible_fields_are_malformed(void **)
     assert_int_equal(status_of(0, 255), ParseStatus::malformed);
     assert_int_equal(status_of(0, 1), ParseStatus::malformed);    // ordered, of 64 fragments
     assert_int_equal(status_of(0, 3), ParseStatus::malformed);    // ack, of 64 fragments
-    assert_int_equal(status_of(1, 0x20), ParseStatus::malformed); // an unknown flag
+    assert_int_equal(status_of(1, 0x40), ParseStatus::malformed); // an unknown flag
     assert_int_equal(status_of(2, 64), ParseStatus::malformed);   // index beyond the count
     assert_int_equal(status_of(3, 4), ParseStatus::malformed);
     assert_int_equal(status_of(3, 64), ParseStatus::malformed); // 65 fragments

@@ -181,6 +181,7 @@ bool add_paths(PeerState &peer, base::Time present)
             std::min<std::size_t>(btl->btl_max_send_size - overhead, UINT32_MAX) &
             ~std::size_t{15});
         info.checksum_payload = path->checksum;
+        info.unreliable = (btl->btl_flags & mca::btl_flag_unreliable) != 0;
         path->id = peer.engine.add_path(info, present);
         if (path->id == reliability::no_path) {
             break;

@@ -1,0 +1,93 @@
+/// \file
+/// How much may be on its way over a path whose transport loses what is too much for it, and how
+/// fast it goes out. PROTOCOL.md, "Congestion".
+///
+/// The window starts small, doubles every round trip, and then grows by a sixteenth. What makes it
+/// shrink is loss that is far above what is usual on the path: a queue on the way or the peer's
+/// receive buffer ran over. Loss at the usual rate is chance, and a window that shrinks by chance
+/// (RFC 5681) is why TCP is slow where packets get lost. A standing queue ends the growth. What
+/// goes out keeps the pace of two windows a round trip, as pacing of TCP does.
+///
+/// A model of rate times shortest round trip (BBR) was tried first: where processes share a core,
+/// answers take a hundred times the shortest round trip, the measured rate follows the window, the
+/// window the rate, and both go down to nothing.
+///
+/// Transports that limit themselves (TCP, shared memory) have none of this.
+#pragma once
+#include <cstdint>
+
+#include "opal/ft/base/time.hpp"
+
+namespace ft::reliability {
+
+/// Not synchronised; deterministic.
+class Congestion {
+  public:
+    /// Bytes that may be in flight at first, at least, and at most. The last is below what a
+    /// receive buffer of 4 MiB holds of small datagrams.
+    static constexpr std::uint64_t initial_window = 64 * 1024;
+    static constexpr std::uint64_t least_window = 8 * 1024;
+    static constexpr std::uint64_t most_window = 2 * 1024 * 1024;
+    /// So much, but a quarter of the window at most, goes out at once, so that a transport can give
+    /// many fragments to the network together.
+    static constexpr std::uint64_t burst_bytes = 64 * 1024;
+
+    /// \param in_flight payload bytes in flight; one fragment may always be
+    [[nodiscard]] bool allows(std::uint64_t in_flight, std::uint64_t bytes) const noexcept
+    {
+        return in_flight == 0 || in_flight + bytes <= window_;
+    }
+    [[nodiscard]] std::uint64_t window() const noexcept { return window_; }
+    [[nodiscard]] bool starting() const noexcept { return starting_; }
+
+    /// Whether sending pauses now, to keep the pace.
+    [[nodiscard]] bool pausing(base::Time now) noexcept;
+    /// When it goes on; Time::never() while it does not pause.
+    [[nodiscard]] base::Time resumes() const noexcept
+    {
+        return pausing_ ? next_send_ : base::Time::never();
+    }
+
+    /// Whether a fragment that goes out is to ask for an acknowledgement at once: a window must not
+    /// fill while the receiver waits for more to acknowledge.
+    [[nodiscard]] bool wants_ack(std::uint64_t in_flight, std::uint64_t bytes) const noexcept
+    {
+        return unasked_ + bytes >= window_ / 4 || !allows(in_flight + bytes, bytes);
+    }
+    void on_sent(std::uint64_t bytes, std::uint32_t tx, bool asked, base::Time now) noexcept;
+    /// \param in_flight before it was acknowledged \param next_tx what the path sends next
+    void on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uint32_t tx,
+                  std::uint32_t next_tx) noexcept;
+    void on_lost(std::uint64_t bytes) noexcept { round_.lost += bytes; }
+    /// \param smoothed of the path's round trips \param shortest of them
+    void on_round_trip(base::Duration smoothed, base::Duration shortest) noexcept
+    {
+        smoothed_ = smoothed;
+        shortest_ = shortest;
+    }
+
+  private:
+    void end_round() noexcept;
+    /// How long so many bytes take at the pace.
+    [[nodiscard]] base::Duration time_for(std::uint64_t bytes) const noexcept;
+
+    /// From sending one fragment to its acknowledgement.
+    struct Round {
+        bool open = false;
+        bool limited = false;    ///< the window was nearly full
+        std::uint32_t until = 0; ///< tx whose acknowledgement ends it
+        std::uint64_t acked = 0;
+        std::uint64_t lost = 0;
+    };
+    Round round_;
+    double usual_loss_ = 0; ///< share of bytes, smoothed
+    std::uint64_t window_ = initial_window;
+    std::uint64_t unasked_ = 0; ///< bytes since an acknowledgement was asked for
+    base::Duration smoothed_{};
+    base::Duration shortest_{};
+    base::Time next_send_{};
+    bool starting_ = true;
+    bool pausing_ = false;
+};
+
+} // namespace ft::reliability

@@ -1,0 +1,240 @@
+// The congestion window in closed loop with a link that has a rate, a delay and a bounded queue.
+#include "opal/ft/base/rng.hpp"
+#include "opal/ft/reliability/congestion.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+using namespace ft::reliability;
+using ft::base::Duration;
+using ft::base::Time;
+
+namespace {
+
+constexpr std::uint64_t packet = 1400;
+
+struct Link {
+    double rate = 1;                        ///< bytes per ns
+    Duration delay = Duration::from_us(50); ///< there and back, without the queue
+    std::uint64_t queue = 256 * 1024;       ///< bytes that wait at most
+    double loss = 0;                        ///< by chance
+    Time free_at{};
+};
+
+/// One sender. Whatever arrives is acknowledged; what is lost is noticed when a later one is.
+struct Flow {
+    Congestion congestion;
+    std::uint64_t in_flight = 0;
+    std::uint32_t next_tx = 0;
+    std::uint64_t delivered = 0;
+    std::uint64_t lost = 0;
+    double smoothed = 0;
+    double shortest = 1e18;
+    struct Sent {
+        std::uint32_t tx;
+        Time sent;
+        Time acked; ///< or when its loss is noticed
+        bool arrives;
+    };
+    std::deque<Sent> way;
+
+    void acknowledge(const Sent &sent)
+    {
+        if (sent.arrives) {
+            const auto trip = static_cast<double>((sent.acked - sent.sent).ns());
+            smoothed = smoothed == 0 ? trip : smoothed + (trip - smoothed) / 8;
+            shortest = std::min(shortest, trip);
+            congestion.on_round_trip(Duration::from_ns(static_cast<std::int64_t>(smoothed)),
+                                     Duration::from_ns(static_cast<std::int64_t>(shortest)));
+            congestion.on_acked(packet, in_flight, sent.tx, next_tx);
+            delivered += packet;
+        } else {
+            congestion.on_lost(packet);
+            lost += packet;
+        }
+        in_flight -= packet;
+    }
+    void send(Link &link, Time now, ft::base::Rng &rng)
+    {
+        const Time start = std::max(link.free_at, now);
+        const double waiting = static_cast<double>((start - now).ns()) * link.rate;
+        const bool fits = waiting + packet <= static_cast<double>(link.queue);
+        const bool lucky = !(link.loss > 0 && rng.chance(link.loss));
+        Time arrival = start + link.delay;
+        if (fits) {
+            link.free_at = start + Duration::from_ns(static_cast<std::int64_t>(packet / link.rate));
+            arrival = link.free_at + link.delay;
+        }
+        way.push_back({next_tx, now, arrival, fits && lucky});
+        congestion.on_sent(packet, next_tx++, false, now);
+        in_flight += packet;
+    }
+};
+
+/// Runs flows over one link. \return bytes delivered per ns, of all
+double run(Link link, std::vector<Flow> &flows, Duration length, std::uint64_t seed = 3)
+{
+    ft::base::Rng rng(seed);
+    const Duration step = Duration::from_us(1);
+    std::uint64_t before = 0;
+    const Time middle = Time::zero() + length / 2;
+    for (Time now = Time::zero() + step; now < Time::zero() + length; now += step) {
+        for (Flow &flow : flows) {
+            while (!flow.way.empty() && flow.way.front().acked <= now) {
+                flow.acknowledge(flow.way.front());
+                flow.way.pop_front();
+            }
+            while (!flow.congestion.pausing(now) &&
+                   flow.congestion.allows(flow.in_flight, packet)) {
+                flow.send(link, now, rng);
+            }
+        }
+        if (now <= middle) {
+            before = 0;
+            for (const Flow &flow : flows) {
+                before += flow.delivered;
+            }
+        }
+    }
+    std::uint64_t all = 0;
+    for (const Flow &flow : flows) {
+        all += flow.delivered;
+    }
+    return static_cast<double>(all - before) / static_cast<double>((length / 2).ns());
+}
+
+double alone(const Link &link, Duration length = Duration::from_ms(400))
+{
+    std::vector<Flow> one(1);
+    return run(link, one, length) / link.rate;
+}
+
+void it_starts_small_and_fills_a_fast_link(void **)
+{
+    const Congestion fresh;
+    const std::uint64_t first = fresh.window();
+    const double share = alone(Link{});
+    assert_true(first <= 64 * 1024 && fresh.starting());
+    assert_true(share > 0.9);
+}
+
+void it_fills_slow_links_and_long_ones(void **)
+{
+    Link slow;
+    slow.rate = 0.0125; // 100 Mbit/s
+    slow.queue = 64 * 1024;
+    const double on_slow = alone(slow);
+    Link far;
+    far.delay = Duration::from_ms(1);
+    far.queue = 512 * 1024;
+    const double on_far = alone(far);
+    assert_true(on_slow > 0.85);
+    assert_true(on_far > 0.8);
+}
+
+void loss_by_chance_does_not_stop_it(void **)
+{
+    double least = 1;
+    for (const double loss : {0.01, 0.05, 0.3}) {
+        Link link;
+        link.loss = loss;
+        least = std::min(least, alone(link) / (1 - loss));
+    }
+    assert_true(least > 0.8);
+}
+
+void a_queue_that_runs_over_makes_it_shrink(void **)
+{
+    Link link;
+    link.rate = 0.0125;
+    link.queue = 32 * 1024;
+    std::vector<Flow> one(1);
+    const double share = run(link, one, Duration::from_ms(400)) / link.rate;
+    const double wasted =
+        static_cast<double>(one[0].lost) / static_cast<double>(one[0].lost + one[0].delivered);
+    const std::uint64_t window = one[0].congestion.window();
+    assert_true(share > 0.8);
+    assert_true(wasted < 0.1);
+    assert_true(window < 128 * 1024);
+}
+
+void two_share_a_link(void **)
+{
+    Link link;
+    link.rate = 0.1;
+    std::vector<Flow> two(2);
+    const double together = run(link, two, Duration::from_ms(800)) / link.rate;
+    const auto a = static_cast<double>(two[0].delivered);
+    const auto b = static_cast<double>(two[1].delivered);
+    const double jain = (a + b) * (a + b) / (2 * (a * a + b * b));
+    assert_true(together > 0.85);
+    assert_true(jain > 0.9);
+}
+
+void the_window_keeps_its_bounds(void **)
+{
+    Congestion congestion;
+    bool inside = true;
+    std::uint32_t tx = 0;
+    for (int round = 0; round < 200; ++round) {
+        congestion.on_sent(packet, tx++, false, Time::zero());
+        congestion.on_lost(round % 2 == 0 ? 1'000'000 : 0);
+        congestion.on_acked(packet, 10'000'000, tx - 1, tx);
+        inside = inside && congestion.window() >= Congestion::least_window &&
+                 congestion.window() <= Congestion::most_window;
+    }
+    assert_true(inside);
+    assert_true(congestion.allows(0, 100'000'000)); // one fragment always
+}
+
+void it_pauses_after_a_burst_and_goes_on(void **)
+{
+    Congestion congestion;
+    congestion.on_round_trip(Duration::from_ms(1), Duration::from_ms(1));
+    const Time now = Time::zero() + Duration::from_s(1);
+    std::uint64_t sent = 0;
+    while (!congestion.pausing(now) && sent < 10'000'000) {
+        congestion.on_sent(packet, 0, false, now);
+        sent += packet;
+    }
+    const bool paused = congestion.pausing(now) && !congestion.resumes().is_never();
+    const bool goes_on = !congestion.pausing(congestion.resumes());
+    assert_true(paused && goes_on);
+    assert_in_range(sent, Congestion::initial_window / 4,
+                    Congestion::initial_window / 4 + 2 * packet);
+}
+
+void an_acknowledgement_is_asked_for_before_the_window_is_full(void **)
+{
+    Congestion congestion;
+    std::uint64_t in_flight = 0;
+    int asked = 0;
+    while (congestion.allows(in_flight, packet)) {
+        const bool asks = congestion.wants_ack(in_flight, packet);
+        congestion.on_sent(packet, 0, asks, Time::zero());
+        in_flight += packet;
+        asked += asks ? 1 : 0;
+        const bool last = !congestion.allows(in_flight, packet);
+        assert_true(!last || asks);
+    }
+    assert_in_range(asked, 4, 6);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(it_starts_small_and_fills_a_fast_link),
+        cmocka_unit_test(it_fills_slow_links_and_long_ones),
+        cmocka_unit_test(loss_by_chance_does_not_stop_it),
+        cmocka_unit_test(a_queue_that_runs_over_makes_it_shrink),
+        cmocka_unit_test(two_share_a_link),
+        cmocka_unit_test(the_window_keeps_its_bounds),
+        cmocka_unit_test(it_pauses_after_a_burst_and_goes_on),
+        cmocka_unit_test(an_acknowledgement_is_asked_for_before_the_window_is_full),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
