@@ -73,6 +73,20 @@ def rail_after_rail():
             finish(story)
 
 
+def rail_back():
+    """a datagram rail that was cut and healed is used again"""
+    with ftcluster.Cluster() as cluster:
+        with ftring.Story(cluster, DGRAM, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            cluster.tool("cut", "n1", "0", "--how", "link-down")
+            story.goes_on()
+            cluster.tool("heal", "n1", "0")
+            story.goes_on()
+            cluster.tool("cut", "n1", "1", "--how", "drop")
+            story.goes_on()
+            finish(story)
+
+
 def narrower_than_announced():
     """a network that swallows packets of the announced size is used with smaller ones"""
     with ftcluster.Cluster(hosts=2, rails=1) as cluster:
@@ -125,7 +139,7 @@ def different_networks():
             raise AssertionError(f"exit code {code}, or no message says that there is no path")
 
 
-TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), rail_after_rail,
+TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), rail_after_rail, rail_back,
          narrower_than_announced, full_buffers, stopped_host, different_networks]
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ void Sender::lose_old_on(Vfrag &v, PathId path, base::Time now)
     }
 }
 
-void Sender::expire(Vfrag &v, base::Time now)
+PathId Sender::expire(Vfrag &v, base::Time now)
 {
     v.backoff_ = static_cast<std::uint8_t>(std::min<int>(v.backoff_ + 1, max_backoff));
     backoff_ = std::max(backoff_, v.backoff_);
@@ -105,7 +105,7 @@ void Sender::expire(Vfrag &v, base::Time now)
     if (index == 0) {
         // All that is missing waits to be sent again: paths are full, and their own watchdogs run.
         v.ack_deadline_ = now + ack_timeout(v, v.fragments[0].path);
-        return;
+        return no_path;
     }
     --index;
     const PathId path = v.fragments[index].path;
@@ -116,6 +116,7 @@ void Sender::expire(Vfrag &v, base::Time now)
     if (paths_[path].state != PathState::up && paths_.other_up(path)) {
         lose_old_on(v, path, now);
     }
+    return path;
 }
 
 void Sender::expire_watchdog(Vfrag &v, base::Time now)
@@ -176,8 +177,11 @@ void Sender::on_time(base::Time now)
         if (v->ack_deadline_ <= now) {
             const PathId path = v->fragments[std::max<unsigned>(v->next_unsent_, 1) - 1].path;
             if ((expired >> path & 1U) == 0) {
-                expired |= 1U << path;
-                expire(*v, now);
+                // One that waits for a window to open blames nobody, and must not keep the timers
+                // of those still that fill the window.
+                if (const PathId blamed = expire(*v, now); blamed != no_path) {
+                    expired |= 1U << blamed;
+                }
             } else {
                 // One probe a path and timeout: its answer tells about all the others.
                 v->ack_deadline_ = now + ack_timeout(*v, path);

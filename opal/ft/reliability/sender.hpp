@@ -112,7 +112,9 @@ class Sender {
     void detect_losses(std::uint32_t end, base::Time now);
     [[nodiscard]] LossReason judge(const FragmentRecord &record, base::Time now) const noexcept;
     void lose_old_on(Vfrag &vfrag, PathId path, base::Time now);
-    void expire(Vfrag &vfrag, base::Time now);
+    /// The ACK timer of a VFRAG. \return the path that is blamed; no_path when nothing of it is in
+    /// flight
+    PathId expire(Vfrag &vfrag, base::Time now);
     void expire_watchdog(Vfrag &vfrag, base::Time now);
 
     const Config &config_;

@@ -16,6 +16,52 @@ unsigned fragments(const std::vector<Frame> &frames)
     return n;
 }
 
+/// All that is missing of the oldest VFRAG waits for a window that is full of what was lost.
+void a_full_window_of_lost_ones_does_not_keep_its_timers_still(void **)
+{
+    bool waits = false;
+    std::size_t done = 0;
+    std::size_t submitted = 0;
+    {
+        Two t(0);
+        for (End *end : {&t.a, &t.b}) {
+            for (const Duration latency : {1_us, 0_us}) {
+                PathInfo info;
+                info.max_fragment_bytes = 1 << 20;
+                info.latency = latency;
+                info.unreliable = true;
+                (void)end->peer.add_path(info, t.now);
+            }
+        }
+        // Of the first VFRAG only the last fragment, on path 0, arrives.
+        (void)t.a.submit(false, 2048, 1024, t.now);
+        const auto first = t.a.pump(t.now);
+        t.now += 10_us;
+        (void)t.b.take(first.back(), t.now);
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now);
+        // Both windows fill, and all that is in them is lost.
+        while (t.a.peer.has_room(1024, false)) {
+            (void)t.a.submit(false, 1024, 1024, t.now);
+            (void)t.a.pump(t.now);
+            t.now += 2_us;
+        }
+        submitted = t.a.boxes.size();
+        t.a.peer.path_error(1, t.now);
+        waits = first.size() == 2 && first.front().path == 1 && first.back().path == 0 &&
+                fragments(t.a.pump(t.now)) == 0;
+        // So rarely is anybody there to look that all timers have expired each time.
+        for (int i = 0; i < 100 && t.a.done.size() < submitted; ++i) {
+            t.now += 100_ms;
+            t.b.take_all(t.a.pump(t.now), t.now);
+            t.a.take_all(t.b.pump(t.now), t.now);
+        }
+        done = t.a.done.size();
+    }
+    assert_true(waits);
+    assert_int_equal(done, submitted);
+}
+
 void the_window_is_exact(void **)
 {
     bool empty = false;
@@ -377,6 +423,7 @@ void the_watchdog_alone_repeats_nothing_over_the_same_path(void **)
 int main()
 {
     const CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_window_of_lost_ones_does_not_keep_its_timers_still),
         cmocka_unit_test(the_window_is_exact),
         cmocka_unit_test(data_leaves_a_reserve_of_numbers_to_replies),
         cmocka_unit_test(a_gap_is_sent_again_without_a_timer),
