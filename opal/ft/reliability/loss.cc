@@ -83,13 +83,13 @@ void Sender::detect_losses(std::uint32_t end, base::Time now)
     }
 }
 
-void Sender::lose_old_on(Vfrag &v, PathId path, base::Time now)
+void Sender::lose_old_on(Vfrag &v, PathId path, LossReason reason, base::Time now)
 {
     for (unsigned index = 0; index < v.next_unsent_; ++index) {
         const FragmentRecord &record = v.fragments[index];
         if (record.state == FragmentState::in_flight && record.path == path &&
             age_of(record, now) > paths_.rto(path)) {
-            mark_lost(v, index, LossReason::failover);
+            mark_lost(v, index, reason);
         }
     }
 }
@@ -114,7 +114,11 @@ PathId Sender::expire(Vfrag &v, base::Time now)
     mark_lost(v, index, LossReason::timeout);
     urgent_ = true; // its answer tells what is lost; until then all of that counts as in flight
     if (paths_[path].state != PathState::up && paths_.other_up(path)) {
-        lose_old_on(v, path, now);
+        lose_old_on(v, path, LossReason::failover, now);
+    } else if (paths_[path].info.unreliable && v.backoff_ > 1) {
+        // The answer to the first try did not describe this VFRAG (an ack has room for some only),
+        // or was lost. What is counted as in flight and is not must not keep a window full.
+        lose_old_on(v, path, LossReason::timeout, now);
     }
     return path;
 }

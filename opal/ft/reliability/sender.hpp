@@ -111,7 +111,7 @@ class Sender {
     void mark_lost(Vfrag &vfrag, unsigned index, LossReason reason);
     void detect_losses(std::uint32_t end, base::Time now);
     [[nodiscard]] LossReason judge(const FragmentRecord &record, base::Time now) const noexcept;
-    void lose_old_on(Vfrag &vfrag, PathId path, base::Time now);
+    void lose_old_on(Vfrag &vfrag, PathId path, LossReason reason, base::Time now);
     /// The ACK timer of a VFRAG. \return the path that is blamed; no_path when nothing of it is in
     /// flight
     PathId expire(Vfrag &vfrag, base::Time now);

@@ -62,6 +62,32 @@ void a_full_window_of_lost_ones_does_not_keep_its_timers_still(void **)
     assert_int_equal(done, submitted);
 }
 
+/// An ack may have no room for a VFRAG: what was lost of it must leave the window all the same.
+void a_second_timeout_empties_the_window(void **)
+{
+    unsigned first = 0;
+    unsigned at_once = 0;
+    {
+        Two t(0);
+        PathInfo info;
+        info.max_fragment_bytes = 1 << 20;
+        info.unreliable = true;
+        (void)t.a.peer.add_path(info, t.now);
+        (void)t.a.submit(false, 32 * 1024, 1024, t.now);
+        (void)t.a.pump(t.now);
+        while (first == 0) {
+            t.now += 1_ms;
+            first = fragments(t.a.pump(t.now));
+        }
+        while (at_once == 0) {
+            t.now += 1_ms;
+            at_once = fragments(t.a.pump(t.now));
+        }
+    }
+    assert_int_equal(first, 1);
+    assert_in_range(at_once, 30, 32);
+}
+
 void the_window_is_exact(void **)
 {
     bool empty = false;
@@ -424,6 +450,7 @@ int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_full_window_of_lost_ones_does_not_keep_its_timers_still),
+        cmocka_unit_test(a_second_timeout_empties_the_window),
         cmocka_unit_test(the_window_is_exact),
         cmocka_unit_test(data_leaves_a_reserve_of_numbers_to_replies),
         cmocka_unit_test(a_gap_is_sent_again_without_a_timer),
