@@ -52,6 +52,21 @@ def loses(rate):
     return test
 
 
+def corrupted_on_the_wire():
+    """bytes that the network rewrites, past UDP's own checksum, are noticed and sent again"""
+    with ftcluster.Cluster() as cluster:
+        with ftring.Story(cluster, DGRAM, DEADLINE, largest=100000) as story:
+            story.under_way()
+            for rail in ("0", "1"):
+                cluster.tool("corrupt", "n1", rail, "--rate", "0.2")
+            for rail in ("0", "1"):
+                check(cluster.await_struck("corrupt", "n1", rail, 5, story.end),
+                      f"nothing was rewritten on rail {rail}")
+            story.goes_on(5)
+            finish(story)
+            check(counted(story, "pml/dr", "corrupt_payload") > 0, "dr noticed nothing")
+
+
 def rail_after_rail():
     """from one datagram rail to the other to TCP, as each is cut"""
     parameters = dict(DGRAM, btl="dgram,tcp,self", pml_dr_verbose=1)
@@ -139,8 +154,8 @@ def different_networks():
             raise AssertionError(f"exit code {code}, or no message says that there is no path")
 
 
-TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), rail_after_rail, rail_back,
-         narrower_than_announced, full_buffers, stopped_host, different_networks]
+TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), corrupted_on_the_wire, rail_after_rail,
+         rail_back, narrower_than_announced, full_buffers, stopped_host, different_networks]
 
 if __name__ == "__main__":
     chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]

@@ -96,7 +96,7 @@ def parser():
                      "reset-once: aborted, and the rail works on")
     direction(one)
     fault(sub, "heal", do_heal, "end every fault of a host on a network")
-    one = fault(sub, "corrupt", do_corrupt, "rewrite a payload byte of some TCP packets")
+    one = fault(sub, "corrupt", do_corrupt, "rewrite a payload byte of some packets of TCP and UDP")
     one.add_argument("--rate", type=float, required=True, help="part of the packets, 0..1")
     one.add_argument("--where", choices=("payload", "any"), default="payload",
                      help="payload: only among bytes whose top bits are all set, as the "

@@ -15,7 +15,7 @@ KINDS = ("drop", "lose", "corrupt")
 COMMAND_DEADLINE = 10.0
 
 # Place of the byte that corruption rewrites, in bits from the start of the
-# TCP header, and the eight bytes around it that must look like payload.
+# TCP or UDP header, and the eight bytes around it that must look like payload.
 _BYTE = "@th,800,8"
 _AROUND = "@th,768,64"
 _TOP_BITS = "0x8080808080808080"
@@ -94,7 +94,7 @@ class Port:
             yield f"{chance(faults['lose'])} counter name {direction}_lose drop"
         if "corrupt" in faults:
             rate, where = faults["corrupt"]
-            match = "ip protocol tcp ip length > 200"
+            match = "ip protocol { tcp, udp } ip length > 200"
             if where == "payload":
                 match += f" {_AROUND} & {_TOP_BITS} == {_TOP_BITS}"
             yield (f"{match} {chance(rate)} counter name {direction}_corrupt "
