@@ -119,6 +119,16 @@ AC_DEFUN([FT_CHECK_ISAL], [
     AC_SUBST([ISAL_LIBS])
 ])
 
+dnl FT_CHECK_OFI: datagrams through libfabric.
+AC_DEFUN([FT_CHECK_OFI], [
+    AC_CHECK_HEADER([rdma/fi_endpoint.h], [],
+        [AC_MSG_ERROR([libfabric's header rdma/fi_endpoint.h is missing: install the Debian package libfabric-dev])],
+        [AC_INCLUDES_DEFAULT])
+    AC_CHECK_LIB([fabric], [fi_getinfo], [OFI_LIBS=-lfabric],
+        [AC_MSG_ERROR([libfabric was not found: install the Debian package libfabric-dev])])
+    AC_SUBST([OFI_LIBS])
+])
+
 dnl FT_CHECK_EVENT: Debian's Open MPI uses libevent as a library of its own; one that brings its own exports it itself.
 AC_DEFUN([FT_CHECK_EVENT], [
     EVENT_LIBS=

@@ -97,6 +97,21 @@ def host_without_such_a_network():
                 and "lo (127.0.0.1)" in flat, "no message says so")
 
 
+def different_providers():
+    """processes with different providers say that no datagrams lead from one to the other"""
+    def half(provider):
+        return ["-np", "1", "-x", f"OMPI_MCA_btl_dgram_provider={provider}", ftmpi.HASHRING,
+                "--rounds", "3"]
+
+    names = ftmpi.mca({"pml": "dr", "btl": "dgram,self", **LOOPBACK})
+    result = ftmpi.run([ftmpi.MPIRUN, "--oversubscribe", *names, *half("udp"), ":",
+                        *half("ofi:udp")], DEADLINE)
+    flat = " ".join(result.output.split())
+    result.must(result.code != 0 and not result.late, "the job went on, or hung")
+    result.must(re.search(r"Provider: udp Process: \S+ on \S+ Provider: ofi:udp", flat),
+                "no message names both providers")
+
+
 def sockets_of(pids):
     """The UDP ports at 127.0.0.1 that are bound and not connected, of these processes."""
     inodes = set()
@@ -181,10 +196,18 @@ TESTS = [
     carries("without offload", offload=0, max_datagram=1472),
     carries("with the smallest buffers", receive_buffer=4096, send_buffer=4096,
             max_datagram=1472),
+    carries("libfabric's datagrams", provider="ofi:udp"),
+    carries("the first provider of libfabric, small buffers", provider="ofi",
+            receive_buffer=65536, max_datagram=600),
     inert("not in the list of BTLs", btl="vader,self"),
     inert("with a list that only excludes", btl="^openib"),
     refuses_ob1,
     refuses({"btl_dgram_provider": "pigeons"}, "Parameter: btl_dgram_provider Value: pigeons"),
+    refuses({"btl_dgram_provider": "ofi:pigeons"},
+            "libfabric has no provider of that name on this host; those with one are"),
+    refuses({"btl_dgram_provider": "ofi:tcp;ofi_rxm"},
+            "that provider of libfabric has no datagram endpoint (FI_EP_DGRAM); those with one are"),
+    different_providers,
     refuses({"btl_dgram_if_include": "10.1.0.0/33"},
             "Parameter: btl_dgram_if_include Value: 10.1.0.0/33"),
     refuses({"btl_dgram_if_exclude": "eth0/24"},

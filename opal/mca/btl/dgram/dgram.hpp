@@ -163,11 +163,12 @@ bool pml_retransmits() noexcept;
 struct Published {
     std::uint64_t cookie = 0;
     struct Place {
+        std::string provider;
         Address address;
+        std::uint32_t ipv4 = 0; ///< host byte order; 0: reached by other addresses than those of IP
         std::uint32_t mask = 0;
         std::uint32_t largest = 0;
         bool loopback = false;
-        std::uint8_t provider = 0;
     };
     std::vector<Place> places;
 };

@@ -6,7 +6,7 @@
 #include <cinttypes>
 
 #include "opal/ft/base/wire.hpp"
-#include "opal/mca/btl/dgram/transport_udp.hpp"
+#include "opal/mca/btl/dgram/providers.hpp"
 #include "opal/mca/show_help.hpp"
 
 namespace ft::dgram {
@@ -15,10 +15,10 @@ namespace {
 
 constexpr const char *help_file = "help-btl-dgram.txt";
 constexpr auto no_flags = static_cast<mca_base_var_flag_t>(0);
-constexpr std::uint32_t modex_magic = 0x44475231; // "DGR1"
-constexpr std::size_t place_bytes = Address::most_bytes + 11;
+constexpr std::uint32_t modex_magic = 0x44475232; // "DGR2"
+constexpr std::size_t provider_bytes = 32;        ///< of its name, zeros after it
+constexpr std::size_t place_bytes = Address::most_bytes + 14 + provider_bytes;
 constexpr std::size_t most_modules = 16;
-constexpr std::uint8_t provider_udp = 1;
 
 Settings settings;
 
@@ -76,10 +76,13 @@ int register_parameters() noexcept
                                         MCA_BASE_VAR_TYPE_STRING, nullptr, 0, no_flags, level,
                                         MCA_BASE_VAR_SCOPE_READONLY, storage);
     };
-    text("provider",
-         "What carries the datagrams: udp, sockets of the kernel. Default udp. All processes of a "
-         "job name the same",
-         OPAL_INFO_LVL_3, &provider, "udp");
+    text(
+        "provider",
+        "What carries the datagrams: udp, sockets of the kernel; ofi:NAME, that provider of "
+        "libfabric (fi_info -t FI_EP_DGRAM lists them); ofi, the first of those; auto (default), a "
+        "provider of libfabric where there is an adapter that is driven from user space, else udp. "
+        "Processes with different ones do not reach each other",
+        OPAL_INFO_LVL_3, &provider, "auto");
     text("if_include",
          "Interfaces or IPv4 networks to use, one module each, separated by commas, like "
          "eth0,10.1.0.0/16. Default: all that are up, but not loopback unless there is no other. "
@@ -165,9 +168,15 @@ bool load_settings()
         }
         settings.*number.member = number.value;
     }
-    if (settings.provider != "udp") {
-        complain("no-provider", settings.provider.c_str());
+    const std::string why = is_provider(settings.provider)
+                                ? unusable(settings.provider)
+                                : "it is none of auto, udp, ofi and ofi:NAME";
+    if (!why.empty()) {
+        complain("no-provider", settings.provider.c_str(), why.c_str());
         return false;
+    }
+    if (settings.provider == "auto") {
+        settings.provider = fastest_provider();
     }
     return true;
 }
@@ -212,12 +221,16 @@ bool publish(std::uint64_t cookie)
     writer.u64(cookie);
     for (const auto &module : modules()) {
         const Address &address = module->transport().address();
+        std::array<std::byte, provider_bytes> name{};
+        const std::string &given = module->transport().provider();
+        std::memcpy(name.data(), given.data(), std::min(given.size(), name.size() - 1));
+        writer.bytes(name);
         writer.bytes(address.bytes);
         writer.u8(address.length);
+        writer.u32(module->interface().address);
         writer.u32(module->interface().mask);
         writer.u32(static_cast<std::uint32_t>(module->transport().largest()));
         writer.u8(module->interface().loopback ? 1 : 0);
-        writer.u8(provider_udp);
     }
     int rc = OPAL_SUCCESS;
     OPAL_MODEX_SEND(rc, OPAL_PMIX_GLOBAL, &mca_btl_dgram_component.btl_version, blob.data(),
@@ -246,18 +259,22 @@ bool set_up()
     }
     const UdpSettings udp{settings.receive_buffer, settings.send_buffer, settings.max_datagram,
                           settings.offload};
-    for (const Interface &interface : wanted) {
-        std::string why;
-        auto transport = open_udp(interface, udp, why);
-        if (transport == nullptr || transport->largest() < least_datagram) {
-            mca::show_help(help_file, "no-socket", opal_process_info.nodename,
-                           interface.name.c_str(), printed(interface.address).c_str(),
-                           transport == nullptr ? why.c_str() : "its packets are too small");
+    std::string why;
+    for (Opened &opened : open_transports(settings.provider, wanted, udp, why)) {
+        if (opened.transport->largest() < least_datagram) {
+            why +=
+                (why.empty() ? "" : "; ") + opened.interface.name + ": its packets are too small";
             continue;
         }
-        const auto index = static_cast<unsigned>(modules().size());
-        modules().push_back(
-            std::make_unique<Module>(interface, std::move(transport), settings, cookie, index));
+        if (modules().size() < most_modules) {
+            const auto index = static_cast<unsigned>(modules().size());
+            modules().push_back(std::make_unique<Module>(
+                opened.interface, std::move(opened.transport), settings, cookie, index));
+        }
+    }
+    if (!why.empty()) {
+        mca::show_help(help_file, "no-transport", opal_process_info.nodename,
+                       settings.provider.c_str(), why.c_str());
     }
     return !modules().empty() && publish(cookie);
 }
@@ -309,14 +326,17 @@ bool published_by(opal_proc_t *process, Published &out)
     }
     for (std::uint32_t i = 0; reader.ok() && i < count; ++i) {
         Published::Place place;
+        const auto name = reader.bytes(provider_bytes);
+        const auto *text = reinterpret_cast<const char *>(name.data());
+        place.provider.assign(text, std::find(text, text + name.size(), '\0'));
         const auto address = reader.bytes(Address::most_bytes);
         std::copy(address.begin(), address.end(), place.address.bytes.begin());
         place.address.length = reader.u8();
+        place.ipv4 = reader.u32();
         place.mask = reader.u32();
         place.largest = reader.u32();
         place.loopback = reader.u8() != 0;
-        place.provider = reader.u8();
-        if (place.provider == provider_udp && place.largest >= least_datagram) {
+        if (place.address.length <= Address::most_bytes && place.largest >= least_datagram) {
             out.places.push_back(place);
         }
     }

@@ -1,7 +1,7 @@
 // The entry points of a module, as Open MPI calls them.
 #include "opal/mca/btl/dgram/dgram.hpp"
 
-#include "opal/mca/btl/dgram/transport_udp.hpp"
+#include "opal/mca/show_help.hpp"
 
 namespace ft::dgram {
 
@@ -24,6 +24,29 @@ Fragment *fragment_of(Descriptor *descriptor) noexcept
     return reinterpret_cast<Fragment *>(descriptor); // its first member
 }
 
+bool neighbours(const Interface &mine, const Published::Place &place) noexcept
+{
+    return mine.address != 0 && place.ipv4 != 0 && mine.same_network(place.ipv4);
+}
+
+/// Says once that a peer's datagrams are of another kind than all of ours. The lower rank speaks.
+void tell_other_provider(const opal_proc_t *process, const Published &peer) noexcept
+{
+    static bool told = false;
+    const std::string &mine = modules().front()->transport().provider();
+    const bool alike =
+        std::any_of(peer.places.begin(), peer.places.end(),
+                    [&](const Published::Place &place) { return place.provider == mine; });
+    if (told || alike || peer.places.empty() || OPAL_PROC_MY_NAME.vpid > process->proc_name.vpid) {
+        return;
+    }
+    told = true;
+    const char *host = process->proc_hostname;
+    mca::show_help("help-btl-dgram.txt", "other-provider", opal_process_info.nodename, mine.c_str(),
+                   OPAL_NAME_PRINT(process->proc_name), host == nullptr ? "another host" : host,
+                   peer.places.front().provider.c_str());
+}
+
 /// The peer's place that this module leads to: one on the same network, or, where the peer has none
 /// there, the one that takes the same turn among its places.
 const Published::Place *partner(Module &module, const Published &peer, bool same_host)
@@ -31,16 +54,17 @@ const Published::Place *partner(Module &module, const Published &peer, bool same
     const Interface &mine = module.interface();
     std::vector<const Published::Place *> others;
     for (const Published::Place &place : peer.places) {
-        if (place.loopback != mine.loopback || (place.loopback && !same_host)) {
+        if (place.provider != module.transport().provider() || place.loopback != mine.loopback ||
+            (place.loopback && !same_host)) {
             continue;
         }
-        if (mine.same_network(ipv4_of(place.address))) {
+        if (neighbours(mine, place)) {
             return &place;
         }
         // Somebody else of ours is its neighbour.
         bool taken = false;
         for (const auto &other : modules()) {
-            taken = taken || other->interface().same_network(ipv4_of(place.address));
+            taken = taken || neighbours(other->interface(), place);
         }
         if (!taken) {
             others.push_back(&place);
@@ -72,6 +96,7 @@ try {
         const bool same_host = OPAL_PROC_ON_LOCAL_NODE(procs[i]->proc_flags);
         const Published::Place *place = partner(module, peer, same_host);
         if (place == nullptr) {
+            tell_other_provider(procs[i], peer);
             continue;
         }
         ways[i] = reinterpret_cast<Way *>(

@@ -3,7 +3,8 @@
 /// this process; a Channel is the way from it to one address of a peer. Datagrams may be lost,
 /// doubled, overtaken and spoiled; nobody is told.
 ///
-/// Not synchronised: the module's lock is held around every call. No exception leaves.
+/// The module's lock is held around every call but receive(), which one thread at a time calls,
+/// while another may be in any of the rest. No exception leaves.
 #pragma once
 #include <sys/uio.h>
 
@@ -16,9 +17,12 @@
 
 namespace ft::dgram {
 
+/// No datagram of any transport is longer: the most that UDP over IPv4 carries.
+inline constexpr std::size_t most_datagram_bytes = 65507;
+
 /// A transport's own address, as its peers need it. Opaque to everybody else.
 struct Address {
-    static constexpr std::size_t most_bytes = 32;
+    static constexpr std::size_t most_bytes = 48;
     std::array<std::byte, most_bytes> bytes{};
     std::uint8_t length = 0;
 };
@@ -81,6 +85,9 @@ class Transport {
     Transport &operator=(const Transport &) = delete;
     virtual ~Transport() = default;
 
+    /// Who carries the datagrams, as the parameter provider names it: peers with another one cannot
+    /// be reached.
+    [[nodiscard]] virtual const std::string &provider() const noexcept = 0;
     [[nodiscard]] virtual const Address &address() const noexcept = 0;
     /// Bytes of the longest datagram that the network at this end carries.
     [[nodiscard]] virtual std::size_t largest() const noexcept = 0;

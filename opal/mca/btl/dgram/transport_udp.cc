@@ -15,7 +15,6 @@ namespace ft::dgram {
 namespace {
 
 constexpr std::size_t ip_and_udp = 28; ///< header bytes of IPv4 without options, and of UDP
-constexpr std::size_t most_payload = 65507;
 /// Older kernels than 6.9 take no more; one call carries one maximum datagram in all anyway.
 constexpr std::size_t most_segments = 64;
 constexpr std::size_t most_messages = 16; ///< in one sendmmsg
@@ -200,7 +199,7 @@ class UdpChannel final : public Channel {
                 ++next;
             } while (offload_ && next < datagrams.size() && next - first < most_segments &&
                      datagrams[next - 1].bytes() == segment && datagrams[next].bytes() <= segment &&
-                     bytes + datagrams[next].bytes() <= most_payload);
+                     bytes + datagrams[next].bytes() <= most_datagram_bytes);
             header.msg_iovlen = static_cast<std::size_t>(&pieces_[pieces] - header.msg_iov);
             held_[message] = next - first;
             if (held_[message] > 1) {
@@ -242,9 +241,9 @@ class UdpTransport final : public Transport {
         settings_ = settings;
         local_ = interface.address;
         largest_ = std::min<std::size_t>(
-            interface.mtu > ip_and_udp ? interface.mtu - ip_and_udp : 0, most_payload);
+            interface.mtu > ip_and_udp ? interface.mtu - ip_and_udp : 0, most_datagram_bytes);
         if (settings.largest != 0) {
-            largest_ = std::min<std::size_t>(settings.largest, most_payload);
+            largest_ = std::min<std::size_t>(settings.largest, most_datagram_bytes);
         }
         if (!socket_.open()) {
             why = said("socket", errno);
@@ -276,6 +275,7 @@ class UdpTransport final : public Transport {
         return true;
     }
 
+    [[nodiscard]] const std::string &provider() const noexcept override { return udp_provider(); }
     [[nodiscard]] const Address &address() const noexcept override { return address_; }
     [[nodiscard]] std::size_t largest() const noexcept override { return largest_; }
     [[nodiscard]] std::size_t receive_room() const noexcept override { return room_; }
@@ -387,14 +387,10 @@ try {
     return nullptr;
 }
 
-std::uint32_t ipv4_of(const Address &address) noexcept
+const std::string &udp_provider() noexcept
 {
-    if (address.length != 6) {
-        return 0;
-    }
-    std::uint32_t in = 0;
-    std::memcpy(&in, address.bytes.data(), sizeof in);
-    return ntohl(in);
+    static const std::string name = "udp";
+    return name;
 }
 
 } // namespace ft::dgram

@@ -22,7 +22,7 @@ struct UdpSettings {
 [[nodiscard]] std::unique_ptr<Transport>
 open_udp(const Interface &interface, const UdpSettings &settings, std::string &why) noexcept;
 
-/// The IPv4 address within an Address of this transport, host byte order; 0 if it is none.
-[[nodiscard]] std::uint32_t ipv4_of(const Address &address) noexcept;
+/// "udp"
+[[nodiscard]] const std::string &udp_provider() noexcept;
 
 } // namespace ft::dgram
