@@ -2,10 +2,10 @@
  * it has the message: a sender that computes. And the other way: a receiver that computes until a
  * buffered send is over.
  *
- * usage: computing [meetings [cases]]
+ * usage: computing [meetings [cases [messages]]]
  * Without an argument the message is the first contact of the two. With one, they have met that
  * often before, so that a fault can be made to strike the message that matters. Only so many of the
- * cases are run as are asked for.
+ * cases are run as are asked for, the first with so many messages.
  */
 #include "test/mpi/semantics/cases.hpp"
 
@@ -24,6 +24,7 @@ using cases::world;
 
 constexpr int path_bytes = 256;
 int meetings = 0;
+int messages = 1;
 
 void meet(int other)
 {
@@ -84,10 +85,12 @@ void computing_sender()
         return;
     }
     meet(other);
-    if (world().rank % 2 == 0) {
-        send_and_compute(other);
-    } else {
-        tell(receive_path(other));
+    for (int i = 0; i < messages; ++i) {
+        if (world().rank % 2 == 0) {
+            send_and_compute(other);
+        } else {
+            tell(receive_path(other));
+        }
     }
 }
 
@@ -135,5 +138,6 @@ int main(int argc, char **argv)
 {
     meetings = argc > 1 ? std::atoi(argv[1]) : 0;
     const std::size_t number = argc > 2 ? static_cast<std::size_t>(std::atoi(argv[2])) : all.size();
+    messages = argc > 3 ? std::atoi(argv[3]) : 1;
     return cases::run(argc, argv, MPI_THREAD_SINGLE, std::span(all).first(number));
 }

@@ -5,6 +5,7 @@
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/drain.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/local_help.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
@@ -46,6 +47,9 @@ int enable(bool on) noexcept
     }
     if (!parameters().load()) {
         return OMPI_ERR_BAD_PARAM;
+    }
+    if (parameters().helper) {
+        allow_helper();
     }
     int rc = register_error_classes();
     if (rc == OMPI_SUCCESS) {

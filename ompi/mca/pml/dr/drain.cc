@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 
@@ -40,6 +41,7 @@ void progress_until(Done done) noexcept
 int drain(MPI_Comm /*comm*/, int /*key*/, void * /*value*/, void * /*state*/) noexcept
 {
     progress_until([] { return peers().drained(); });
+    stop_helper(); // from here on we are in MPI until the end
     return MPI_SUCCESS;
 }
 

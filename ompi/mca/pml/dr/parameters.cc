@@ -155,6 +155,7 @@ std::array<Entry, Index::count> table{{
 
 char *checksum_text = nullptr;
 char *disable_text = nullptr;
+char *progress_text = nullptr;
 
 int register_text(const mca_base_component_t &component, const char *name, const char *help,
                   mca_base_var_info_lvl_t level, const char *initial, char **storage)
@@ -225,6 +226,17 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
         return rc;
     }
     rc = register_text(
+        component, "progress",
+        "Who sends again what was lost: app, the program whenever it calls MPI, or thread, also a "
+        "thread of this component while it does not. app: who computes for long keeps a receiver "
+        "waiting that long for a fragment that was lost. thread: locks, some tens of nanoseconds "
+        "for each message, and a thread that wakes every pml_dr_rto_min_us while anything is "
+        "unacknowledged.",
+        OPAL_INFO_LVL_3, "app", &progress_text);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = register_text(
         component, "test_disable",
         "For developers: mechanisms to switch off, so that a test can show that it needs them: "
         "retransmit, checksum, duplicate, failover, order. Messages are lost or spoilt then.",
@@ -234,7 +246,7 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
 
 bool Parameters::load() noexcept
 try {
-    if (!in_range() || !parse_checksum() || !parse_disable()) {
+    if (!in_range() || !parse_checksum() || !parse_progress() || !parse_disable()) {
         return false;
     }
     const auto number = [](Index i) { return table[i].value; };
@@ -313,6 +325,17 @@ bool Parameters::checksum_payload(std::string_view btl_name) const
         return per_btl_.compare(at + key.size(), 4, "full") == 0;
     }
     return engine.checksum_payload;
+}
+
+bool Parameters::parse_progress()
+{
+    const std::string_view text = progress_text == nullptr ? "" : progress_text;
+    if (text != "app" && text != "thread") {
+        bad_word("progress", text, "app, thread");
+        return false;
+    }
+    helper = text == "thread";
+    return true;
 }
 
 bool Parameters::parse_disable()

@@ -26,6 +26,7 @@ struct Parameters {
     unsigned stats = 0;
     base::Duration stats_interval = base::Duration::zero(); ///< zero: at MPI_Finalize only
     unsigned verbose = 0;
+    bool helper = false; ///< a thread makes progress while the program computes
     TestSwitches disable;
 
     /// Whether payloads over a BTL of this name are checksummed.
@@ -39,6 +40,7 @@ struct Parameters {
   private:
     bool parse_checksum();
     bool parse_disable();
+    bool parse_progress();
     std::string per_btl_; ///< ",name:none,name:full," as given, after the global word
 };
 

@@ -1,6 +1,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
 #include "opal/mca/show_help.hpp"
@@ -170,6 +171,7 @@ void Peers::keep_busy(PeerState &peer) noexcept
             __atomic_store_n(&busy_count_, busy_.size(), __ATOMIC_RELAXED);
             peer.busy = true;
             call_for_pass();
+            wake_helper();
         } catch (...) {
             // Tried again with the next fragment or request.
         }

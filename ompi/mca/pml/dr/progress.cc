@@ -2,6 +2,7 @@
 
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
@@ -20,6 +21,7 @@ base::Time next_report; ///< of the sums so far; by whom has the turn
 int progress() noexcept
 {
     watch_connections();
+    note_progress();
     // opal_progress re-enters: completing a request may call MPI, which waits, which comes here.
     const std::uint64_t latest = process::news();
     const bool news = latest != __atomic_load_n(&news_seen, __ATOMIC_RELAXED);
@@ -57,11 +59,13 @@ int start_progress() noexcept
         return OMPI_SUCCESS;
     }
     registered = true;
-    return opal_progress_register(progress);
+    const int rc = opal_progress_register(progress);
+    return rc == OMPI_SUCCESS && parameters().helper ? start_helper() : rc;
 }
 
 void stop_progress() noexcept
 {
+    stop_helper();
     if (registered) {
         opal_progress_unregister(progress);
         registered = false;

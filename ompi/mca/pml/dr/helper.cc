@@ -1,0 +1,146 @@
+#include "ompi/mca/pml/dr/helper.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+/// Periods for which nothing must have been to do before it sleeps for longer: to be woken costs
+/// the program a system call.
+constexpr unsigned linger = 50;
+
+class Helper {
+  public:
+    int start() noexcept;
+    void stop() noexcept;
+    void wake() noexcept
+    {
+        if (OPAL_UNLIKELY(dozing_.load(std::memory_order_seq_cst))) {
+            const std::lock_guard guard(mutex_);
+            dozing_.store(false, std::memory_order_relaxed);
+            waker_.notify_one();
+        }
+    }
+    void note() noexcept
+    {
+        // Of several threads one may overwrite the other's: it has changed all the same.
+        passes_.store(passes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+
+  private:
+    void run() noexcept;
+    /// \return false when it is to end
+    bool sleep(bool until_busy) noexcept;
+
+    std::thread thread_;
+    std::mutex mutex_;
+    std::condition_variable waker_;
+    bool stop_ = false;               ///< guarded by mutex_
+    std::atomic<bool> dozing_{false}; ///< until a peer is busy
+    std::atomic<std::uint64_t> passes_{0};
+};
+
+int Helper::start() noexcept
+try {
+    stop_ = false;
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's business
+    thread_ = std::thread([this] { run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return OMPI_SUCCESS;
+} catch (...) {
+    return OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+void Helper::stop() noexcept
+{
+    if (!thread_.joinable()) {
+        return;
+    }
+    {
+        const std::lock_guard guard(mutex_);
+        stop_ = true;
+        waker_.notify_one();
+    }
+    thread_.join();
+}
+
+bool Helper::sleep(bool until_busy) noexcept
+{
+    std::unique_lock held(mutex_);
+    if (until_busy) {
+        dozing_.store(true, std::memory_order_seq_cst);
+        // Whoever became busy before this look was not told that we sleep.
+        if (peers().any_busy()) {
+            dozing_.store(false, std::memory_order_relaxed);
+        }
+        waker_.wait(held, [this] { return stop_ || !dozing_.load(std::memory_order_relaxed); });
+    } else {
+        waker_.wait_for(held, std::chrono::nanoseconds(parameters().engine.rto_min.ns()),
+                        [this] { return stop_; });
+    }
+    return !stop_;
+}
+
+void Helper::run() noexcept
+{
+    unsigned calm = 0;
+    while (sleep(calm >= linger)) {
+        const std::uint64_t seen = passes_.load(std::memory_order_relaxed);
+        if (!peers().any_busy()) {
+            ++calm;
+            continue;
+        }
+        calm = 0;
+        if (!sleep(false)) {
+            return;
+        }
+        // Also when nothing is due: an acknowledgement that is not read until the timeout makes the
+        // round trip look as long as the timeout, and the next timeout longer.
+        if (seen == passes_.load(std::memory_order_relaxed)) {
+            opal_progress();
+        }
+    }
+}
+
+Helper helper;
+
+} // namespace
+
+void allow_helper() noexcept
+{
+    opal_set_using_threads(true);
+}
+
+int start_helper() noexcept
+{
+    return helper.start();
+}
+
+void stop_helper() noexcept
+{
+    helper.stop();
+}
+
+void note_progress() noexcept
+{
+    helper.note();
+}
+
+void wake_helper() noexcept
+{
+    helper.wake();
+}
+
+} // namespace ft::dr

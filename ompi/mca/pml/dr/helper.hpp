@@ -1,0 +1,26 @@
+/// \file
+/// A thread that makes progress while the program computes (pml_dr_progress thread).
+///
+/// While something is unacknowledged or awaited it wakes every pml_dr_rto_min_us, and when nobody
+/// has made progress meanwhile, it does: it runs opal_progress, as a second thread of the program
+/// would under MPI_THREAD_MULTIPLE. Else it sleeps until a peer is
+/// marked busy. The locks of Open MPI are switched on for it before there is any traffic; all of
+/// those that btl/tcp, btl/vader and opal's free lists take ask for that at each use.
+#pragma once
+#include "ompi/mca/ompi_prelude.hpp"
+
+namespace ft::dr {
+
+/// Makes Open MPI's locks real. While the process has one thread, and before any traffic.
+void allow_helper() noexcept;
+/// \return an OMPI error code
+int start_helper() noexcept;
+/// Returns when the thread has ended. It does not run during MPI_Finalize, where BTLs go away.
+void stop_helper() noexcept;
+
+/// A pass of progress is being made, by whomever.
+void note_progress() noexcept;
+/// A peer has become busy.
+void wake_helper() noexcept;
+
+} // namespace ft::dr

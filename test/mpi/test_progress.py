@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""A sender that computes while the network loses: who sends again what was lost?"""
+
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.dont_write_bytecode = True
+
+import fttap  # noqa: E402
+
+COMPUTING = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "computing")
+# At 20 % loss at either end the chance that none of so many is lost is 1 in 10^7.
+MESSAGES = "40"
+DEADLINE_SECONDS = 60
+WATCHED_SECONDS = 8
+
+
+def computing(mode, btls, seconds, drop):
+    """\\return (exit code or None when it did not end in time, everything printed)"""
+    command = [os.environ.get("FT_MPIRUN", "mpirun"), "--oversubscribe", "-n", "2",
+               "--mca", "pml", "dr", "--mca", "btl", btls + ",self", "--mca", "pml_dr_progress",
+               mode, "--mca", "pml_dr_rto_max_ms", "100", "--mca", "btl_fault_drop", str(drop),
+               COMPUTING, "5", "1", MESSAGES]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as run:
+        try:
+            text = run.communicate(timeout=seconds)[0]
+            return run.returncode, text
+        except subprocess.TimeoutExpired:
+            run.terminate()
+            return None, run.communicate()[0]
+
+
+def thread_sends_again():
+    """with pml_dr_progress thread the message arrives while the sender computes"""
+    for btls in ("fault,tcp", "fault,vader"):
+        code, text = computing("thread", btls, DEADLINE_SECONDS, 20)
+        fttap.check(code == 0, f"{btls}: exit {code}\n{text}")
+
+
+def without_loss():
+    """without loss the thread disturbs nobody"""
+    code, text = computing("thread", "vader,tcp", DEADLINE_SECONDS, 0)
+    fttap.check(code == 0, f"exit {code}\n{text}")
+
+
+def app_does_not():
+    """with pml_dr_progress app it waits for the sender to call MPI"""
+    code, text = computing("app", "fault,tcp", WATCHED_SECONDS, 20)
+    fttap.check(code is None, f"nothing was lost: exit {code}\n{text}")
+
+
+def unknown_word():
+    """another word is refused with a message"""
+    code, text = computing("sometimes", "tcp", DEADLINE_SECONDS, 0)
+    fttap.check(code not in (0, None) and "app, thread" in text, f"exit {code}\n{text}")
+
+
+fttap.main([thread_sends_again, without_loss, app_does_not, unknown_word])
