@@ -82,6 +82,25 @@ AC_DEFUN([FT_CHECK_OMPI], [
     AC_SUBST([OMPI_LIBS])
 ])
 
+dnl FT_CHECK_FORTRAN: mpifort with a compiler behind it, for the module mpi_ft.
+AC_DEFUN([FT_CHECK_FORTRAN], [
+    AC_PATH_PROGS([MPIFORT], [mpifort.openmpi mpifort], [], [$ft_ompi_path])
+    AC_MSG_CHECKING([whether $MPIFORT compiles])
+    cat > conftest.f90 <<'FT_END'
+program conftest
+    use mpi_f08_types, only : MPI_Comm
+end program
+FT_END
+    ft_fortran=no
+    AS_IF([test -n "$MPIFORT" && "$MPIFORT" -c -o conftest.o conftest.f90 >&AS_MESSAGE_LOG_FD 2>&1],
+        [ft_fortran=mpi_ft.mod])
+    rm -f conftest.f90 conftest.o
+    AC_MSG_RESULT([$ft_fortran])
+    AS_IF([test $ft_fortran = no],
+        [AC_MSG_WARN([the Fortran module mpi_ft is not built: install the Debian package gfortran])])
+    AM_CONDITIONAL([HAVE_FORTRAN], [test $ft_fortran != no])
+])
+
 dnl FT_INSTALL_DIRS: where components, help texts and the rest go.
 AC_DEFUN([FT_INSTALL_DIRS], [
     AC_MSG_CHECKING([where components go])

@@ -22,6 +22,19 @@ int unsupported(ompi_communicator_t *comm, const char *function, const char *why
     return raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, function);
 }
 
+/// Once a job: what is promised only with pml/dr.
+void tell_of_other_pml() noexcept
+{
+    static std::atomic<bool> told{false};
+    const char *pml = mca_pml_base_selected_component.pmlm_version.mca_component_name;
+    if (OPAL_LIKELY(told.load(std::memory_order_relaxed)) || told.exchange(true)) {
+        return;
+    }
+    if (std::strcmp(pml, "dr") != 0 && ompi_mpi_comm_world.comm.c_my_rank == 0) {
+        mca::show_help("help-mpi-ft.txt", "other pml", pml);
+    }
+}
+
 int never_cancelled(ompi_request_t * /*request*/, int /*flag*/) noexcept
 {
     return OMPI_SUCCESS;
@@ -59,6 +72,7 @@ Record *checked(ompi_communicator_t *comm, const char *function, int &error) noe
         error = unsupported(comm, function, "another job");
         return nullptr;
     }
+    tell_of_other_pml();
     return record;
 }
 

@@ -1,0 +1,206 @@
+// Calls that the other programs of this folder leave out.
+//
+// usage: calls failures       rank 1 of at least four dies: local recognition, groups of failed
+//                             ranks, communicators made and freed meanwhile
+//        calls threads        two threads validate a communicator each, rank 1 dies meanwhile
+//        calls unsupported    MPI_COMM_NULL, null pointers, an intercommunicator: errors
+//        calls early          a call before MPI_Init: ends the program
+//        calls calm           validates, whatever the PML
+#include "check.hpp"
+
+#include <thread>
+
+using namespace check;
+
+namespace {
+
+constexpr int victim = 1;
+
+MPI_Comm twin()
+{
+    MPI_Comm fresh = MPI_COMM_NULL;
+    is(MPI_Comm_dup(MPI_COMM_WORLD, &fresh), MPI_SUCCESS, "dup");
+    MPI_Comm_set_errhandler(fresh, MPI_ERRORS_RETURN);
+    return fresh;
+}
+
+std::set<int> ranks_in(MPI_Group group)
+{
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    int count = 0;
+    MPI_Group_size(group, &count);
+    std::set<int> ranks;
+    for (int i = 0; i < count; ++i) {
+        int rank = MPI_UNDEFINED;
+        MPI_Group_translate_ranks(group, 1, &i, all, &rank);
+        ranks.insert(rank);
+    }
+    MPI_Group_free(&all);
+    return ranks;
+}
+
+/// A communicator of all but rank 0, asked for by all.
+int create(MPI_Comm comm, MPI_Comm *fresh)
+{
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group some = MPI_GROUP_NULL;
+    const int none[] = {0};
+    MPI_Comm_group(comm, &all);
+    MPI_Group_excl(all, 1, none, &some);
+    const int code = MPI_Comm_create(comm, some, fresh);
+    MPI_Group_free(&all);
+    MPI_Group_free(&some);
+    return code;
+}
+
+void acknowledged(MPI_Comm comm)
+{
+    MPI_Group group = MPI_GROUP_NULL;
+    is(MPIX_Comm_get_failed(comm, &group), MPI_SUCCESS, "get_failed");
+    that(ranks_in(group) == std::set<int>{victim}, "get_failed gave others");
+    MPI_Group_free(&group);
+    int number = -1;
+    is(MPIX_Comm_ack_failed(comm, 0, &number), MPI_SUCCESS, "ack_failed of none");
+    that(number == 0, "%d acknowledged", number);
+    int value = 0;
+    is(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 3, comm, MPI_STATUS_IGNORE),
+       MPI_ERR_RANK_FAIL_STOP, "receive from any source, nothing acknowledged");
+    is(MPIX_Comm_ack_failed(comm, 1, &number), MPI_SUCCESS, "ack_failed");
+    that(number == 1, "%d acknowledged", number);
+    is(MPIX_Comm_failure_get_acked(comm, &group), MPI_SUCCESS, "failure_get_acked");
+    that(ranks_in(group) == std::set<int>{victim}, "failure_get_acked gave others");
+    MPI_Group_free(&group);
+    // Around the ring of the others, from any source.
+    const int right = me + 1 < size ? (me + 1 == victim ? victim + 1 : me + 1) : 0;
+    is(MPI_Send(&me, 1, MPI_INT, right, 4, comm), MPI_SUCCESS, "send");
+    is(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 4, comm, MPI_STATUS_IGNORE), MPI_SUCCESS,
+       "receive from any source, acknowledged");
+    is(MPIX_Comm_ack_failed(comm, -1, &number), MPI_ERR_COUNT, "ack_failed of a negative number");
+}
+
+void cleared(MPI_Comm comm)
+{
+    int value = 5;
+    is(MPI_Send(&value, 1, MPI_INT, victim, 3, comm), MPI_ERR_RANK_FAIL_STOP, "send to it");
+    MPI_Rank_info infos[2] = {{victim, -1, -1}, {0, -1, -1}};
+    is(MPI_Comm_validate_clear(comm, 2, infos), MPI_SUCCESS, "validate_clear");
+    that(infos[0].state == MPI_RANK_NULL && infos[1].state == MPI_RANK_OK, "states %d and %d",
+         infos[0].state, infos[1].state);
+    is(MPI_Send(&value, 1, MPI_INT, victim, 3, comm), MPI_SUCCESS, "send to the recognised");
+    MPI_Status status;
+    is(MPI_Recv(&value, 1, MPI_INT, victim, 3, comm, &status), MPI_SUCCESS, "receive from it");
+    that(status.MPI_SOURCE == MPI_PROC_NULL, "source %d", status.MPI_SOURCE);
+    is(MPI_Barrier(comm), MPI_ERR_RANK_FAIL_STOP, "barrier, recognised by validate_clear alone");
+    infos[0].rank = size;
+    is(MPI_Comm_validate_clear(comm, 1, infos), MPI_ERR_RANK, "validate_clear of no rank");
+}
+
+void failures_met()
+{
+    const MPI_Comm first = twin();
+    const MPI_Comm second = twin();
+    MPI_Comm third = twin();
+    if (me == victim) {
+        die();
+    }
+    hear_of(first, {victim});
+    acknowledged(first);
+    cleared(second);
+    // Made and freed while the failure is not recognised: nobody gets one, all can let go.
+    MPI_Comm fresh = MPI_COMM_NULL;
+    is(create(second, &fresh), MPI_ERR_RANK_FAIL_STOP, "create with a failure");
+    that(fresh == MPI_COMM_NULL, "it gave a communicator nevertheless");
+    is(MPI_Comm_split(second, 0, me, &fresh), MPI_ERR_RANK_FAIL_STOP, "split with a failure");
+    that(fresh == MPI_COMM_NULL, "it gave a communicator nevertheless");
+    is(MPI_Comm_free(&third), MPI_SUCCESS, "free with a failure");
+    int count = -1;
+    is(MPI_Comm_validate_all(second, &count), MPI_SUCCESS, "validate_all");
+    that(count == 1, "%d failures", count);
+    is(create(second, &fresh), MPI_SUCCESS, "create with a recognised failure");
+    that((fresh == MPI_COMM_NULL) == (me == 0), "who is to be in it is not");
+    if (fresh != MPI_COMM_NULL) {
+        int one = 1;
+        int sum = 0;
+        is(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, fresh), MPI_SUCCESS, "allreduce");
+        that(sum == size - 2, "the sum is %d", sum);
+        is(MPI_Comm_free(&fresh), MPI_SUCCESS, "free");
+    }
+}
+
+void two_threads()
+{
+    const MPI_Comm comms[2] = {twin(), twin()};
+    const auto run = [&](MPI_Comm comm) {
+        int count = 0;
+        for (int i = 0; i < 50 || count == 0; ++i) {
+            is(MPI_Comm_validate_all(comm, &count), MPI_SUCCESS, "validate_all in a thread");
+            if (me == victim && i == 20) {
+                die();
+            }
+        }
+        is(MPI_Barrier(comm), MPI_SUCCESS, "barrier in a thread");
+    };
+    std::thread other(run, comms[1]);
+    run(comms[0]);
+    other.join();
+}
+
+void unsupported()
+{
+    int count = 0;
+    is(MPI_Comm_validate_all(MPI_COMM_NULL, &count), MPI_ERR_COMM, "MPI_COMM_NULL");
+    is(MPIX_Comm_agree(MPI_COMM_NULL, &count), MPI_ERR_COMM, "MPI_COMM_NULL");
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, nullptr), MPI_ERR_ARG, "a null pointer");
+    MPI_Rank_info info{};
+    is(MPI_Comm_validate_rank(MPI_COMM_WORLD, size, &info), MPI_ERR_RANK, "no rank");
+    is(MPI_Comm_validate(MPI_COMM_WORLD, -1, &count, &info), MPI_ERR_COUNT, "a negative count");
+    MPI_Comm half = MPI_COMM_NULL;
+    MPI_Comm both = MPI_COMM_NULL;
+    is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, 0, &half), MPI_SUCCESS, "split");
+    is(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, me % 2 == 0 ? 1 : 0, 8, &both), MPI_SUCCESS,
+       "intercomm_create");
+    MPI_Comm_set_errhandler(both, MPI_ERRORS_RETURN);
+    is(MPI_Comm_validate_all(both, &count), MPI_ERR_UNSUPPORTED_OPERATION, "an intercommunicator");
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "afterwards");
+    MPI_Comm_free(&both);
+    MPI_Comm_free(&half);
+}
+
+void calm()
+{
+    int count = -1;
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+    that(count == 0, "%d failures", count);
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    const std::string what = argc > 1 ? argv[1] : "failures";
+    if (what == "early") {
+        int count = 0;
+        MPI_Comm_validate_all(MPI_COMM_WORLD, &count);
+        return 0;
+    }
+    int provided = 0;
+    MPI_Init_thread(&argc, &argv, what == "threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
+                    &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+    if (what == "threads") {
+        that(provided == MPI_THREAD_MULTIPLE, "threads are not provided");
+        two_threads();
+    } else if (what == "unsupported") {
+        unsupported();
+    } else if (what == "calm") {
+        calm();
+    } else {
+        failures_met();
+    }
+    return finish();
+}

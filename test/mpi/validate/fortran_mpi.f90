@@ -1,0 +1,57 @@
+! The calls of mpi_ft from Fortran, with mpi. Rank 2 dies.
+program fortran_mpi
+    use mpi
+    use mpi_ft
+    implicit none
+    interface
+        function c_raise(signal) bind(C, name="raise") result(code)
+            use, intrinsic :: iso_c_binding, only : c_int
+            integer(c_int), value :: signal
+            integer(c_int) :: code
+        end function
+    end interface
+    integer :: twin, fresh
+    integer :: failed
+    integer :: request
+    type(MPI_Rank_info) :: info
+    integer :: rank, count, flag, code, ierror
+    integer, asynchronous :: later
+    logical :: revoked, good
+
+    call MPI_Init(ierror)
+    call MPI_Comm_dup(MPI_COMM_WORLD, twin, ierror)
+    call MPI_Comm_set_errhandler(twin, MPI_ERRORS_RETURN, ierror)
+    call MPI_Comm_rank(twin, rank, ierror)
+    if (rank == 2) code = c_raise(9)
+    do
+        call MPI_Comm_validate_rank(twin, 2, info, ierror)
+        if (info%state /= MPI_RANK_OK) exit
+    end do
+    call MPI_Barrier(twin, code)
+    good = code == MPI_ERR_RANK_FAIL_STOP
+    call MPIX_Comm_get_failed(twin, failed, ierror)
+    call MPI_Group_size(failed, count, ierror)
+    good = good .and. count == 1
+    call MPI_Comm_validate_all(twin, count, ierror)
+    good = good .and. count == 1
+    call MPI_Icomm_validate_all(twin, later, request, ierror)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
+    good = good .and. later == 1
+    flag = 3 + 4 * rank
+    call MPIX_Comm_agree(twin, flag, ierror)
+    good = good .and. flag == 3
+    call MPI_Barrier(twin, code)
+    good = good .and. code == MPI_SUCCESS
+    call MPIX_Comm_shrink(twin, fresh, ierror)
+    call MPI_Comm_size(fresh, count, ierror)
+    good = good .and. count == 3
+    call MPIX_Comm_revoke(twin, ierror)
+    call MPIX_Comm_is_revoked(twin, revoked, ierror)
+    good = good .and. revoked
+    call MPI_Finalize(ierror)
+    if (good) then
+        print "('rank ', i0, ' right')", rank
+    else
+        print "('rank ', i0, ' WRONG')", rank
+    end if
+end program

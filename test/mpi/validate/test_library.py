@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""libmpi_ft as it is installed: flags, headers, Fortran module, manual pages, examples.
+
+Programs are built as a user builds them, with pkg-config and Open MPI's compilers, and run with
+ranks that die.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "lib"))
+
+import ftmanual  # noqa: E402
+import ftmpi  # noqa: E402
+from fttap import check, main  # noqa: E402
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+CALLS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "calls")
+PREFIX = os.environ["FT_PREFIX"]
+WORK = os.environ.get("TMPDIR", "/tmp")
+DEADLINE = 60
+DEADLY = {"pml": "dr", "btl": "vader,self", "errmgr": "radixft"}
+
+
+def flags():
+    """What pkg-config says of mpi_ft."""
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(os.environ["FT_LIB_DIR"], "pkgconfig"))
+    done = subprocess.run(["pkg-config", "--cflags", "--libs", "mpi_ft"], env=env, check=True,
+                          stdout=subprocess.PIPE, text=True)
+    return done.stdout.split()
+
+
+def build(compiler, source):
+    """Compiles one of this folder's programs without a warning; gives its path."""
+    program = os.path.join(WORK, os.path.basename(source).replace(".", "_"))
+    command = [compiler, "-Wall", "-o", program, os.path.join(HERE, source), *flags()]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False)
+    check(done.returncode == 0 and "warning" not in done.stdout, f"{command}:\n{done.stdout}")
+    return program
+
+
+def run(ranks, parameters, *program):
+    """An mpirun that must not hang."""
+    result = ftmpi.run([ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks), *ftmpi.mca(parameters),
+                        *program], DEADLINE, show_stacks=True)
+    result.must(not result.late, f"{program}: a hang")
+    return result
+
+
+def survivors(ranks, dead, *program):
+    """All but the dead rank must say that they are right."""
+    result = run(ranks, DEADLY, *program)
+    right = {int(rank) for rank in re.findall(r"^\s*rank (\d+) right$", result.output, re.M)}
+    result.must(result.code == 0 and right == set(range(ranks)) - {dead}, f"right: {right}")
+
+
+def header():
+    """Name and prototype of each public function."""
+    with open(os.path.join(ftmpi.TOP, "ompi/mpi_ft/mpi_ft.h"), encoding="utf-8") as file:
+        found = re.findall(r"^(int (MPIX?_\w+)\([^;]*\);)", file.read(), re.M)
+    return {name: " ".join(text.split()) for text, name in found}
+
+
+def pages():
+    """Every public function has an installed manual page with its prototype"""
+    names = header()
+    check(len(names) >= 14, f"the header has only {sorted(names)}")
+    folder = os.path.join(PREFIX, "share", "man")
+    for name, prototype in names.items():
+        with open(os.path.join(folder, "man3", f"{name}.3"), encoding="utf-8") as file:
+            text = file.read()
+        other = re.match(r"\.so (\S+)", text)
+        if other:
+            with open(os.path.join(folder, other.group(1)), encoding="utf-8") as file:
+                text = file.read()
+        check(f'"{prototype}"' in text, f"{name}.3 does not have '{prototype}'")
+
+
+def component_page():
+    """The page of coll/validate describes every parameter with its default, and no other"""
+    ftmanual.agree("coll", "validate", "ompi/mca/coll/validate")
+
+
+def ulfm_in_c():
+    """A C program written for ULFM compiles unchanged and outlives a rank"""
+    survivors(4, 2, build(os.environ["FT_MPICC"], "ulfm_program.c"))
+
+
+def ulfm_in_cxx():
+    """The same as C++"""
+    program = os.path.join(WORK, "ulfm_program.cpp")
+    with open(os.path.join(HERE, "ulfm_program.c"), encoding="utf-8") as source, \
+            open(program, "w", encoding="utf-8") as copy:
+        copy.write(source.read())
+    survivors(4, 2, build(os.environ["FT_MPICXX"], program))
+
+
+def fortran():
+    """Fortran programs, with use mpi and with use mpi_f08"""
+    for source in ("fortran_mpi.f90", "fortran_f08.f90"):
+        survivors(4, 2, build("mpifort", source))
+
+
+def failures():
+    """Calls with a failure: groups of failed ranks, local recognition, create, split and free"""
+    survivors(4, 1, CALLS, "failures")
+    survivors(6, 1, CALLS, "failures")
+
+
+def threads():
+    """Two threads validate a communicator each while a rank dies"""
+    survivors(4, 1, CALLS, "threads")
+
+
+def unsupported():
+    """MPI_COMM_NULL, null pointers and intercommunicators are errors with a message"""
+    result = run(4, {"pml": "dr", "btl": "vader,self"}, CALLS, "unsupported")
+    result.must(result.code == 0 and result.output.count("right") == 4, "somebody was wrong")
+    result.must("was called on an intercommunicator" in result.output, "no message")
+
+
+def early():
+    """A call before MPI_Init ends the program with a message"""
+    result = run(1, {"pml": "dr", "btl": "vader,self"}, CALLS, "early")
+    result.must(result.code != 0, "it went on")
+    result.must("MPI_Comm_validate_all" in result.output and "MPI_INIT" in result.output.upper(),
+                "no message")
+
+
+def other_pml():
+    """Over ob1 validation works, and a message says what does not"""
+    result = run(3, {"pml": "ob1", "btl": "vader,self"}, CALLS, "calm")
+    result.must(result.code == 0 and result.output.count("right") == 3, "somebody was wrong")
+    result.must(result.output.count('runs over the PML "ob1"') == 1, "no message, or several")
+
+
+def without_component():
+    """Without coll/validate the calls are errors with a message"""
+    result = run(2, {"pml": "dr", "btl": "vader,self", "coll": "^validate"}, CALLS, "calm")
+    result.must(result.code != 0 and 'needs the collective component "validate"'
+                in " ".join(result.output.split()), "no message")
+
+
+EXAMPLES = (
+    ("ring", 6, ("20", "2:5", "0:11"), r"^lap 19: 4 members$", 1),
+    ("manager", 5, ("200", "2:3", "4:1"), r"^200 tasks done, the sum is right$", 1),
+    ("solver", 5, ("500", "1:40", "4:100"), r": converged$", 3),
+    ("abft", 5, ("16", "2:3"), r": its part of the product is right$", 3),
+    ("abft", 4, ("16", "3:5"), r": its part of the product is right$", 3),
+)
+
+
+def examples():
+    """The examples build from their Makefile, lose ranks and come to the right end"""
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(os.environ["FT_LIB_DIR"], "pkgconfig"))
+    command = ["make", "-s", "-C", WORK, "-f", os.path.join(ftmpi.TOP, "contrib/examples/Makefile"),
+               f"MPICC={os.environ['FT_MPICC']}", "CFLAGS=-O2 -Wall -Wextra -Werror"]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    check(done.returncode == 0, done.stdout)
+    for btl in ("vader,self", "tcp,self"):
+        for name, ranks, arguments, line, times in EXAMPLES:
+            result = run(ranks, dict(DEADLY, btl=btl), os.path.join(WORK, name), *arguments)
+            found = re.findall(line, result.output, re.M)
+            result.must(result.code == 0 and len(found) == times and "WRONG" not in result.output,
+                        f"{name}: {found}")
+            killed = sum(":" in word for word in arguments)
+            result.must(f"{killed} of {ranks} ranks died" in result.output, f"{name}: nobody died")
+
+
+SETS = {
+    "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
+    "calls": [failures, threads, unsupported, early, other_pml, without_component],
+    "examples": [examples],
+}
+
+if __name__ == "__main__":
+    main(SETS[sys.argv[1]])
