@@ -18,7 +18,7 @@
 
 #include "doomed.h"
 
-static const double diagonal = 2.02; /* beside it -1: barely dominant, some thousand steps */
+static const double diagonal = 2.1; /* beside it -1: barely dominant, some hundred steps */
 static const double small_enough = 1e-10;
 
 static int rank, size, unknowns;

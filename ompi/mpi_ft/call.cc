@@ -186,6 +186,7 @@ try {
     }
     if (list.empty()) {
         *group = MPI_GROUP_EMPTY;
+        OBJ_RETAIN(MPI_GROUP_EMPTY); // the caller frees it
         return MPI_SUCCESS;
     }
     return ompi_group_incl(comm->c_local_group, static_cast<int>(list.size()), list.data(), group);
