@@ -46,6 +46,7 @@ class Side {
         for (unsigned i = 0; i < 3; ++i) {
             PathInfo info;
             info.max_fragment_bytes = 256;
+            info.unreliable = i == 2;
             (void)peer_.add_path(info, Time{});
         }
     }
@@ -279,6 +280,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         case 9:
             if (operand % 4 == 3) {
                 side.peer().path_revived(static_cast<PathId>(operand / 4 % 3), now);
+            } else if (operand % 4 == 2 && operand >= 0x80) {
+                side.peer().path_replaced(static_cast<PathId>(operand / 4 % 3), now);
             } else if (operand % 4 == 2) {
                 side.peer().path_error(static_cast<PathId>(operand / 4 % 3), now);
             } else {

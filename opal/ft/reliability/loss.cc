@@ -22,8 +22,11 @@ void Sender::mark_lost(Vfrag &v, unsigned index, LossReason reason)
 {
     FragmentRecord &record = v.fragments[index];
     FT_ASSERT(record.state == FragmentState::in_flight);
-    paths_[record.path].in_flight -= v.bytes_of(index);
-    paths_[record.path].congestion.on_lost(v.bytes_of(index));
+    Path &path = paths_[record.path];
+    path.in_flight -= v.bytes_of(index);
+    if (path.congestion != nullptr) {
+        path.congestion->on_lost(v.bytes_of(index));
+    }
     ++counters_.declared_lost;
     record.state = FragmentState::lost;
     record.reason = reason;

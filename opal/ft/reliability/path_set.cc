@@ -29,8 +29,8 @@ int preference(PathState state)
 bool has_room(const Path &path, std::uint64_t bytes, std::uint32_t depth, bool urgent)
 {
     return !path.blocked && path.held < depth &&
-           (!path.info.unreliable || urgent ||
-            (!path.pausing && path.congestion.allows(path.in_flight, bytes)));
+           (path.congestion == nullptr || urgent ||
+            (!path.pausing && path.congestion->allows(path.in_flight, bytes)));
 }
 
 void saturating_increment(std::uint8_t &value)
@@ -70,8 +70,11 @@ PathId PathSet::add(const PathInfo &info)
     if (paths_.size() == max_paths) {
         return no_path;
     }
+    std::unique_ptr<Congestion> congestion =
+        info.unreliable ? std::make_unique<Congestion>() : nullptr;
     Path &path = paths_.emplace_back();
     path.info = info;
+    path.congestion = std::move(congestion);
     path.bandwidth = info.bandwidth;
     path.reorder_threshold = config_.reorder_threshold;
     path.rate_start = base::Time::never();
@@ -86,7 +89,7 @@ void PathSet::keep_pace(base::Time now) noexcept
         return;
     }
     for (Path &path : paths_) {
-        path.pausing = path.info.unreliable && path.congestion.pausing(now);
+        path.pausing = path.congestion != nullptr && path.congestion->pausing(now);
     }
 }
 
@@ -458,7 +461,7 @@ base::Time PathSet::next_deadline() const noexcept
     for (const Path &path : paths_) {
         earliest = std::min(earliest, path.next_probe);
         if (path.pausing) {
-            earliest = std::min(earliest, path.congestion.resumes());
+            earliest = std::min(earliest, path.congestion->resumes());
         }
     }
     return earliest;

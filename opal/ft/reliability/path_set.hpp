@@ -3,6 +3,7 @@
 /// next fragment. PROTOCOL.md, "Paths".
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "opal/ft/base/time.hpp"
@@ -47,17 +48,17 @@ struct Path {
     std::uint32_t largest_acked_tx = 0;
     std::uint32_t largest_acked_stamp = 0;
     std::uint32_t reorder_threshold = 3;
-    std::uint32_t held = 0;       ///< fragments with the BTL, not locally complete
-    base::Time revived_at{};      ///< what was held before belongs to the transport that failed
-    std::uint64_t in_flight = 0;  ///< payload bytes in flight
-    Congestion congestion;        ///< of an unreliable path
-    bool pausing = false;         ///< keeps its pace
-    RttEstimator rtt;             ///< round trips
-    RttEstimator completion;      ///< local completions
-    double bandwidth = 0.1;       ///< measured, bytes per ns
-    base::Time rate_start{};      ///< start of the loaded window that is being measured
-    std::uint64_t rate_bytes = 0; ///< acknowledged in it
-    base::Time rate_at{};         ///< newest measurement, or look at another's
+    std::uint32_t held = 0;      ///< fragments with the BTL, not locally complete
+    base::Time revived_at{};     ///< what was held before belongs to the transport that failed
+    std::uint64_t in_flight = 0; ///< payload bytes in flight
+    std::unique_ptr<Congestion> congestion; ///< of an unreliable path; others have none
+    bool pausing = false;                   ///< keeps its pace
+    RttEstimator rtt;                       ///< round trips
+    RttEstimator completion;                ///< local completions
+    double bandwidth = 0.1;                 ///< measured, bytes per ns
+    base::Time rate_start{};                ///< start of the loaded window that is being measured
+    std::uint64_t rate_bytes = 0;           ///< acknowledged in it
+    base::Time rate_at{};                   ///< newest measurement, or look at another's
     base::Time next_probe{};
     base::Time down_since{};
     base::Time last_ack{};     ///< last sign of life over this path
@@ -142,7 +143,12 @@ class PathSet {
     /// Memory that it has allocated beside itself.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
     {
-        return paths_.capacity() * sizeof(Path) + events.capacity() * sizeof(PathEvent);
+        std::size_t bytes =
+            paths_.capacity() * sizeof(Path) + events.capacity() * sizeof(PathEvent);
+        for (const Path &path : paths_) {
+            bytes += path.congestion != nullptr ? sizeof(Congestion) : 0;
+        }
+        return bytes;
     }
     /// State changes not yet told; the caller empties it.
     std::vector<PathEvent> events;

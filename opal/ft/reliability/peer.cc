@@ -144,7 +144,8 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
     t.header.order = v.order();
     t.header.payload_bytes = v.bytes_of(t.choice.index);
     const Path &path = paths_[t.path];
-    if (path.info.unreliable && path.congestion.wants_ack(path.in_flight, t.header.payload_bytes)) {
+    if (path.congestion != nullptr &&
+        path.congestion->wants_ack(path.in_flight, t.header.payload_bytes)) {
         t.header.flags |= flag_ack_wanted;
     }
     fill_common(t.header, t.path, now);
@@ -176,9 +177,9 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
 {
     switch (t.what) {
     case Transmit::What::fragment:
-        if (Path &path = paths_[t.path]; path.info.unreliable) {
-            path.congestion.on_sent(t.header.payload_bytes, t.header.tx,
-                                    t.header.has(flag_ack_wanted), now);
+        if (Path &path = paths_[t.path]; path.congestion != nullptr) {
+            path.congestion->on_sent(t.header.payload_bytes, t.header.tx,
+                                     t.header.has(flag_ack_wanted), now);
         }
         sender_.sent(t.choice, t.header.timestamp, complete, now);
         if (receiver_.ack_owed()) {

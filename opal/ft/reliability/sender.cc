@@ -234,8 +234,8 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
         const std::uint32_t bytes = v.bytes_of(index);
         Path &path = paths_[record.path];
         if (record.state == FragmentState::in_flight) {
-            if (path.info.unreliable) {
-                path.congestion.on_acked(bytes, path.in_flight, record.tx, path.next_tx);
+            if (path.congestion != nullptr) {
+                path.congestion->on_acked(bytes, path.in_flight, record.tx, path.next_tx);
             }
             path.in_flight -= bytes;
             ++path.fragments_acked;
@@ -296,8 +296,8 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
     // A clock that was read just before a fragment came can make a sample look negative by its own
     // granularity: then it is zero.
     path.rtt.sample(std::clamp(sample, base::Duration{}, config_.rto_max));
-    if (path.info.unreliable) {
-        path.congestion.on_round_trip(path.rtt.smoothed(), path.rtt.minimum());
+    if (path.congestion != nullptr) {
+        path.congestion->on_round_trip(path.rtt.smoothed(), path.rtt.minimum());
     }
 }
 
