@@ -53,9 +53,10 @@ class Machine:
     def __init__(self, environment):
         self.environment = environment
 
-    def mpirun(self, pml, btl, program, mca=(), cwd=None):
-        """One mpirun of two ranks, each bound to a core."""
-        command = ["mpirun", "-n", "2", "--bind-to", "core", "--mca", "pml", pml, "--mca", "btl", btl + ",self"]
+    def mpirun(self, pml, btl, program, mca=(), cwd=None, ranks=2):
+        """One mpirun of two ranks, each bound to a core, or of more, which share the cores."""
+        places = ["--bind-to", "core"] if ranks == 2 else ["--oversubscribe"]
+        command = ["mpirun", "-n", str(ranks), *places, "--mca", "pml", pml, "--mca", "btl", btl + ",self"]
         for name, value in dict(mca).items():
             command += ["--mca", name, str(value)]
         command += [str(word) for word in program]
@@ -70,15 +71,15 @@ class Machine:
         return Run(done.stdout, done.stderr, time.monotonic() - start)
 
 
-def interval(values):
-    """95 % interval of the median, by order statistics."""
+def interval(values, beyond=0.025):
+    """Interval of the median, by order statistics; it is below, and above, with at most this probability."""
     values = sorted(values)
     count = len(values)
     if count < 6:
         return values[0], values[-1]
-    # binomial(count, 1/2): the largest k with P(X < k) <= 2.5 %
+    # binomial(count, 1/2): the largest k with P(X < k) <= beyond
     total, term, k = 0.0, 0.5 ** count, 0
-    while total + term <= 0.025:
+    while total + term <= beyond:
         total += term
         k += 1
         term = term * (count - k + 1) / k
@@ -88,13 +89,13 @@ def interval(values):
 class Sample:
     """Paired values of one class: the median of what is made of each pair, with its interval."""
 
-    def __init__(self, base, other, compare):
+    def __init__(self, base, other, compare, beyond=0.025):
         made = [compare(b, o) for b, o in zip(base, other)]
         self.count = len(made)
         self.base = statistics.median(base)
         self.other = statistics.median(other)
         self.value = statistics.median(made)
-        self.low, self.high = interval(made)
+        self.low, self.high = interval(made, beyond)
 
 
 def ratio(base, other):

@@ -47,9 +47,11 @@ int register_parameters() noexcept
         &mca_coll_validate_component.collm_version, "priority",
         "Among the collective components, 0 to 100. It stands above those of lower priority and "
         "hands their collectives on; those of higher priority know nothing of failures and hang "
-        "when a rank dies. -1 switches it off.",
+        "when a rank dies. -1 switches it off. MPI_T sets it, at all ranks alike, for "
+        "communicators "
+        "made from then on.",
         MCA_BASE_VAR_TYPE_INT, nullptr, 0, MCA_BASE_VAR_FLAG_SETTABLE, OPAL_INFO_LVL_6,
-        MCA_BASE_VAR_SCOPE_READONLY, &priority);
+        MCA_BASE_VAR_SCOPE_ALL_EQ, &priority);
     return OMPI_SUCCESS;
 }
 
