@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
@@ -16,6 +17,7 @@ BUILD = os.environ["FT_BUILD"]
 PROGRAMS = os.path.join(BUILD, "test", "mpi", "semantics")
 MATCHING = os.path.join(PROGRAMS, "matching")
 BROKEN_PIPE = os.path.join(PROGRAMS, "broken_pipe")
+REFUSED = os.path.join(PROGRAMS, "refused")
 LOST_PEER = os.path.join(PROGRAMS, "lost_peer")
 
 
@@ -75,6 +77,16 @@ def lost_peer():
         fttap.check(code == 0 and text.count("survived") == 3, f"{kind}: exit {code}\n{text}")
 
 
+def refused_connections():
+    """connections that a peer refuses do not slow down those to others"""
+    with tempfile.TemporaryDirectory() as folder:
+        fifo = os.path.join(folder, "fifo")
+        os.mkfifo(fifo)
+        code, text = mpirun("-n", "3", "--mca", "pml", "dr", "--mca", "btl", "tcp,self",
+                            "--mca", "pml_dr_give_up_ms", "2500", REFUSED, fifo)
+    fttap.check(code == 0 and text.count(" right") == 3, f"exit {code}\n{text}")
+
+
 def broken_pipe():
     """a write to a connection that the other end has reset ends no rank"""
     on_one = ("-n", "1", "--mca", "btl", "self", "--mca", "pml")
@@ -108,5 +120,5 @@ def settings_agree_with_the_manual():
     ftmanual.agree("pml", "dr", "ompi/mca/pml/dr")
 
 
-fttap.main([out_of_range, unknown_words, contradictions, lost_peer, broken_pipe,
-            idle_peer_is_small, inert_unless_named, settings_agree_with_the_manual])
+fttap.main([out_of_range, unknown_words, contradictions, lost_peer, refused_connections,
+            broken_pipe, idle_peer_is_small, inert_unless_named, settings_agree_with_the_manual])

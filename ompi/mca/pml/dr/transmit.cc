@@ -94,6 +94,14 @@ bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) no
     if (path.stuck != nullptr || OPAL_UNLIKELY(path.known_fault() != Fault::none)) {
         return false;
     }
+    if (path.tcp != nullptr && OPAL_UNLIKELY(path.tcp->closed())) {
+        // btl/tcp counts those who need the event loop: one more for a connection that was made,
+        // but one less for each that it gives up, whether it was made or not. Some refused
+        // connections, and Open MPI looks at the sockets of all others only now and then: messages
+        // take tens of milliseconds. So each attempt is counted here. Those that succeed are then
+        // counted twice, which changes nothing: the loop runs anyway while there is a connection.
+        opal_progress_event_users_increment();
+    }
     return what.what == reliability::Transmit::What::fragment
                ? transmit_fragment(path, what, present)
                : transmit_control(path, what, present);
