@@ -1,7 +1,6 @@
 #include "opal/process/deaths.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <unordered_set>
 #include <vector>
@@ -33,6 +32,17 @@ Book &book()
 
 } // namespace
 
+namespace detail {
+
+std::atomic<std::uint64_t> news{0};
+
+void add_news() noexcept
+{
+    news.fetch_add(1, std::memory_order_release);
+}
+
+} // namespace detail
+
 bool declare_dead(const Death &death) noexcept
 {
     Book &b = book();
@@ -43,6 +53,7 @@ bool declare_dead(const Death &death) noexcept
     }
     b.deaths.push_back(death);
     b.count.store(b.deaths.size(), std::memory_order_release);
+    detail::add_news();
     return true;
 }
 

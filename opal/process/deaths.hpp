@@ -7,6 +7,7 @@
 /// whether there is something new is one atomic load.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -52,5 +53,17 @@ std::uint64_t epoch() noexcept;
 
 /// Records that a view with this epoch is installed.
 void set_epoch(std::uint64_t epoch) noexcept;
+
+namespace detail {
+extern std::atomic<std::uint64_t> news;
+void add_news() noexcept;
+} // namespace detail
+
+/// Rises with every death and with whatever changes in standing.hpp. Each pass of Open MPI's
+/// progress asks, several times: so it is one load, and no call.
+inline std::uint64_t news() noexcept
+{
+    return detail::news.load(std::memory_order_acquire);
+}
 
 } // namespace ft::process

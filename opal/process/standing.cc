@@ -21,7 +21,6 @@ struct Book {
     std::atomic<std::size_t> rank_count{0};
     std::atomic<std::size_t> revoked_count{0};
     std::atomic<std::size_t> unreachable_count{0};
-    std::atomic<std::uint64_t> changes{0};
     std::atomic<bool> run_through{false};
 };
 
@@ -30,11 +29,6 @@ Book &book()
 {
     static Book *const the_book = new Book;
     return *the_book;
-}
-
-void changed(Book &b) noexcept
-{
-    b.changes.fetch_add(1, std::memory_order_release);
 }
 
 } // namespace
@@ -47,7 +41,7 @@ void set_standing(std::uint32_t context, std::uint32_t rank, Standing to) noexce
     if (now < to) {
         now = to;
         b.rank_count.store(b.ranks.size(), std::memory_order_release);
-        changed(b);
+        detail::add_news();
     }
 }
 
@@ -68,7 +62,7 @@ void revoke(std::uint32_t context) noexcept
     const std::lock_guard lock(b.mutex);
     if (b.revoked.insert(context).second) {
         b.revoked_count.store(b.revoked.size(), std::memory_order_release);
-        changed(b);
+        detail::add_news();
     }
 }
 
@@ -102,7 +96,7 @@ bool declare_unreachable(Name who) noexcept
     }
     b.unreachable.push_back(who);
     b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
-    changed(b);
+    detail::add_news();
     return true;
 }
 
@@ -112,7 +106,7 @@ void withdraw_unreachable(Name who) noexcept
     const std::lock_guard lock(b.mutex);
     if (std::erase(b.unreachable, who) != 0) {
         b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
-        changed(b);
+        detail::add_news();
     }
 }
 
@@ -124,11 +118,6 @@ std::vector<Name> unreachable() noexcept
     }
     const std::lock_guard lock(b.mutex);
     return b.unreachable;
-}
-
-std::uint64_t news() noexcept
-{
-    return book().changes.load(std::memory_order_acquire) + death_count();
 }
 
 void use_run_through() noexcept

@@ -42,9 +42,6 @@ bool declare_unreachable(Name who) noexcept;
 void withdraw_unreachable(Name who) noexcept;
 std::vector<Name> unreachable() noexcept;
 
-/// Rises with whatever changes here and with every death: one atomic load tells whether to look.
-std::uint64_t news() noexcept;
-
 /// The program has the library of mpi_ft.h: a receive from any source ends with an error when a
 /// rank of its communicator has failed and nobody has acknowledged it. Others never asked for that.
 void use_run_through() noexcept;
