@@ -17,8 +17,9 @@
 
 #include "orte_glue/radixft/daemon.hpp"
 
-#include <atomic>
 #include <chrono>
+#include <exception>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -94,20 +95,18 @@ int finalize_if_whole() noexcept
     keep_mapped(reinterpret_cast<const void *>(pause));
     keep_mapped(reinterpret_cast<const void *>(&finalize_if_whole));
     story(2, "a client of the PMIx server has broken off: the server is left as it is");
-    const auto stopped = std::make_shared<std::atomic<bool>>(false);
+    std::future<void> stopped;
     try {
-        std::thread([pause, stopped] {
+        const auto promise = std::make_shared<std::promise<void>>();
+        stopped = promise->get_future();
+        std::thread([pause, promise] {
             pause(nullptr);
-            *stopped = true;
+            promise->set_value();
         }).detach();
-    } catch (const std::system_error &) {
+    } catch (const std::exception &) {
         return OPAL_SUCCESS; // no thread to be had: it ends with the process
     }
-    const auto end = std::chrono::steady_clock::now() + patience;
-    while (!*stopped && std::chrono::steady_clock::now() < end) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    if (!*stopped) {
+    if (stopped.wait_for(patience) != std::future_status::ready) {
         story(1, "the PMIx server's thread does not stop; goes on without");
     }
     return OPAL_SUCCESS;
