@@ -208,6 +208,11 @@ void Agreement::note_losses()
         want_report_ = !unconfirmed().empty();
         return;
     }
+    if (can_begin_anew()) {
+        prepare_exchange(); // everybody else is going to hear of it, too
+        exchange_.ask = settings_.semantics == Semantics::loose;
+        return;
+    }
     trouble_ = true;
     tree_.on_suspects(suspects_);
     if (tree_.orphaned()) {

@@ -32,8 +32,8 @@ enum class Algorithm : std::uint8_t {
     /// The paper's: three broadcasts and two reductions over a tree.
     paper,
     /// Every process calls, so nobody needs to be asked: two exchanges of log2(n) steps (loose:
-    /// one)
-    /// in which everybody hears from everybody. The paper's phases when anything is amiss.
+    /// one) in which everybody hears from everybody, begun anew after a death. The paper's phases
+    /// when that does not do.
     fast,
 };
 
@@ -63,6 +63,7 @@ enum class Mutation : std::uint8_t {
     accuse_the_living, ///< the root adds a live rank to the set: breaks validity
     drop_reports,      ///< an orphan asks nobody: breaks termination
     skip_fence,        ///< does not wait until the falsely suspected have stopped: breaks the fence
+    ask_nobody,        ///< loose, begins anew and asks no one who returned: breaks termination
     ignore_flags,      ///< does not AND what the others bring: breaks the value
 };
 
@@ -136,6 +137,7 @@ class Agreement {
     /// The fast path (agreement_exchange.cc).
     struct Exchange {
         bool active = false;
+        bool ask = false; ///< begun anew: some may have returned from the one before
         std::uint8_t steps = 0;
         std::uint8_t sent[2] = {0, 0};
         std::uint32_t got[2] = {0, 0};
@@ -180,11 +182,15 @@ class Agreement {
 
     // agreement_exchange.cc
     void begin_exchange(Actions &out);
+    void prepare_exchange();
+    bool can_begin_anew() const;
     void on_exchange(Rank from, const Message &message, Actions &out);
     void advance_exchange(Actions &out);
-    Rank exchange_partner(unsigned step) const;
+    Rank at_distance(std::uint64_t places) const;
+    Rank exchange_partner(unsigned step) const { return at_distance(std::uint64_t{1} << step); }
     void send_exchange(Stage stage, unsigned step, Actions &out);
     void release_partners(Actions &out);
+    void ask_those_behind(Actions &out);
 
     const Rank self_;
     const InstanceId id_;

@@ -11,29 +11,49 @@
 
 namespace ft::consensus {
 
+namespace {
+
+/// No group is so large that it takes this step.
+constexpr std::uint8_t no_step = 31;
+
+} // namespace
+
 void Agreement::begin_exchange(Actions &out)
 {
+    prepare_exchange();
+    trouble_ = false;
+    advance_exchange(out);
+}
+
+void Agreement::prepare_exchange()
+{
     const Rank alive = shape_->size() - suspects_.count();
+    exchange_ = {};
     exchange_.active = true;
     exchange_.tag = suspects_;
     exchange_.tag_positions = shape_->positions(suspects_);
     exchange_.steps = static_cast<std::uint8_t>(std::bit_width(alive - 1));
     exchange_.flags = flags_;
     exchange_.acknowledged = acknowledged_;
-    trouble_ = false;
-    advance_exchange(out);
 }
 
-/// Who is 2^step places ahead among those outside the tag, in the order of positions: the first
+/// After a death the exchange begins anew among those left, unless this process has accepted its
+/// value already. Of a confirmed death everybody hears, so everybody comes to the same ring; a
+/// suspicion that is not confirmed needs a root that asks.
+bool Agreement::can_begin_anew() const
+{
+    return exchange_.active && !accepted_ && !trouble_ && confirmed_ == suspects_;
+}
+
+/// Who is so many places ahead among those outside the tag, in the order of positions: the first
 /// steps stay within a node where the node's processes are neighbours.
-Rank Agreement::exchange_partner(unsigned step) const
+Rank Agreement::at_distance(std::uint64_t places) const
 {
     const RankSet &dead = exchange_.tag_positions;
     const Rank alive = shape_->size() - dead.count();
     const Rank at = shape_->position_of(self_);
     const Rank mine = at - dead.count_below(at);
-    const std::uint64_t ahead = (std::uint64_t{mine} + (std::uint64_t{1} << step)) % alive;
-    return shape_->rank_at(dead.absent(static_cast<Rank>(ahead)));
+    return shape_->rank_at(dead.absent(static_cast<Rank>((mine + places) % alive)));
 }
 
 void Agreement::send_exchange(Stage stage, unsigned step, Actions &out)
@@ -56,10 +76,16 @@ void Agreement::on_exchange(Rank, const Message &message, Actions &out)
         return; // a tree is on its way to the sender, too
     }
     if (message.suspects != exchange_.tag) {
+        if (can_begin_anew()) {
+            return; // the sender is going to hear of what it lacks, and to begin anew
+        }
         // The two count different rings. Only a root can bring everybody to one set.
         trouble_ = true;
         want_report_ = true;
         return;
+    }
+    if (message.step == no_step) {
+        return; // a question to those who have returned
     }
     exchange_.got[static_cast<unsigned>(message.stage)] |= 1U << message.step;
     if (message.stage == Stage::ballot) {
@@ -72,6 +98,9 @@ void Agreement::on_exchange(Rank, const Message &message, Actions &out)
 
 void Agreement::advance_exchange(Actions &out)
 {
+    if (std::exchange(exchange_.ask, false) && settings_.mutation != Mutation::ask_nobody) {
+        ask_those_behind(out);
+    }
     for (const Stage stage : {Stage::ballot, Stage::commit}) {
         const auto sweep = static_cast<unsigned>(stage);
         if (stage == Stage::commit) {
@@ -106,6 +135,20 @@ void Agreement::release_partners(Actions &out)
         if (exchange_.sent[0] <= step || (strict && exchange_.sent[1] <= step)) {
             answer_with_decision(exchange_partner(step), out);
         }
+    }
+}
+
+/// Under loose semantics somebody may have returned from the exchange before this one, and takes no
+/// step of it. Whoever counts on its steps gets the value for an answer. (Strict: whoever has
+/// returned knows that all have accepted, and then nobody begins anew.)
+void Agreement::ask_those_behind(Actions &out)
+{
+    Message question(Kind::exchange);
+    question.step = no_step;
+    question.suspects = exchange_.tag;
+    const Rank alive = shape_->size() - exchange_.tag.count();
+    for (unsigned step = 0; step < exchange_.steps; ++step) {
+        send(at_distance(alive - (std::uint64_t{1} << step)), question, out);
     }
 }
 

@@ -81,7 +81,7 @@ struct Message {
     std::optional<Range> below;
     /// answer: the sweep answered. exchange: ballot is the first, commit the second sweep.
     Stage stage = Stage::ballot;
-    /// exchange: which step of the sweep, 0 .. 31.
+    /// exchange: which step of the sweep, 0 .. 30; 31: no step, but a question to who has returned.
     std::uint8_t step = 0;
     /// answer: accepted by the whole subtree.
     bool ok = false;

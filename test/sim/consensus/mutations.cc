@@ -24,6 +24,7 @@ constexpr Case cases[] = {
     {Mutation::accuse_the_living, "putting a live rank into the set", "validity"},
     {Mutation::drop_reports, "orphans that ask nobody", "termination"},
     {Mutation::skip_fence, "not waiting until the wronged have stopped", "fence"},
+    {Mutation::ask_nobody, "beginning anew without asking who has returned", "termination"},
     {Mutation::ignore_flags, "not taking the AND of the flags", "flags"},
 };
 
