@@ -33,6 +33,8 @@ struct Death {
     /// It died with its daemon: how long the daemons took to agree on the view without it (T_s),
     /// microseconds. 0: it died alone, or the daemon that knows has died since.
     std::int64_t stabilized_us = 0;
+    /// Its daemon ended it, because it hung inside MPI or had been stopped.
+    bool hung = false;
 };
 
 /// Adds a death. False, and nothing changed, when it is known already.

@@ -9,5 +9,7 @@ inline constexpr char epoch_key[] = "ompi-ft.epoch";
 /// integers.
 inline constexpr char noticed_key[] = "ompi-ft.noticed";
 inline constexpr char stabilized_key[] = "ompi-ft.stabilized";
+/// Whether its daemon ended it because it hung or was stopped: a boolean.
+inline constexpr char hung_key[] = "ompi-ft.hung";
 
 } // namespace ft::process

@@ -26,6 +26,8 @@ struct Callbacks {
                        orte_rml_tag_t tag, void *data) noexcept;
     static void request(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
                         orte_rml_tag_t tag, void *data) noexcept;
+    /// In place of the runtime's function for signals to its ranks.
+    static int signalled(const orte_process_name_t *rank, std::int32_t number) noexcept;
     static void timer(int fd, short flags, void *data) noexcept;
     /// Calls `what` from the event base, after whatever runs now.
     static void later(void (*what)()) noexcept;

@@ -14,12 +14,10 @@ using namespace base::literals;
 
 namespace {
 
-/// Between repetitions of what the two small protocols have not been answered.
-constexpr base::Duration tick = 100_ms;
 /// Ticks after which mpirun looks for daemons whose leaving it may have missed.
 constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
-constexpr std::uint32_t format = 2;
+constexpr std::uint32_t format = 3;
 
 /// Whether a process of one of this daemon's ranks exists, whatever the runtime's books say.
 bool children_exist()
@@ -140,6 +138,7 @@ int Daemon::start() noexcept
         orte_show_help("help-errmgr-radixft.txt", "no-key", true, std::strerror(errno));
         return ORTE_ERR_SILENT;
     }
+    start_watch();
     for (const orte_rml_tag_t tag : {protocol_tag, glue_tag, launch_tag}) {
         orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, tag, ORTE_RML_PERSISTENT, Callbacks::received,
                                 nullptr);
@@ -214,6 +213,9 @@ void Daemon::on_timer()
 {
     armed_for_ = base::Time::never();
     const base::Time now = monotonic_now();
+    if (now >= tick_at_) {
+        watch_ranks(now);
+    }
     if (begun() && now >= session_->engine().next_deadline()) {
         session_->time(now);
     }

@@ -15,6 +15,7 @@
 #include "orte_glue/radixft/jobs.hpp"
 #include "orte_glue/radixft/parameters.hpp"
 #include "orte_glue/radixft/session.hpp"
+#include "orte_glue/radixft/watch.hpp"
 #include "orte_glue/radixft/wind_down.hpp"
 
 #include "opal/ft/base/wire.hpp"
@@ -100,6 +101,10 @@ class Daemon {
     void check_leaving();
     void launch_failed(const std::string &why);
 
+    // daemon_watch.cc
+    void start_watch();
+    void watch_ranks(base::Time now);
+
     // daemon_messages.cc
     void send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes);
     void send(const Outgoing &message);
@@ -145,6 +150,8 @@ class Daemon {
     std::optional<membership::Sealer> sealer_;
     membership::Key launch_key_{}; ///< seals what is said before the job begins
     membership::Key key_{};        ///< seals everything later
+    std::unique_ptr<Watch> watch_; ///< null: nobody wants ranks that hang to be found
+    std::map<Rank, std::pair<Cause, std::int64_t>> accused_; ///< of what, and when by the wall
     bool keyless_ = false;         ///< this daemon was handed no launch key
     std::set<NodeId> without_key_; ///< at mpirun: daemons that were not
     std::ofstream log_;
@@ -177,6 +184,10 @@ class Daemon {
     base::Time armed_for_;
     base::Time tick_at_;
 };
+
+/// Between repetitions of what the two small protocols have not been answered, and between looks at
+/// the ranks.
+inline constexpr base::Duration tick = base::Duration::from_ms(100);
 
 /// The present on the clock that the engine is given, and on the wall.
 base::Time monotonic_now() noexcept;

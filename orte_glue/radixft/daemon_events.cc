@@ -282,9 +282,12 @@ void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
         return;
     }
     jobs_.learn();
-    session_->report(
-        monotonic_now(),
-        {{rank.name.jobid, rank.name.vpid}, self_, cause, rank.exit_code, 0, wall_us()});
+    const Rank who{rank.name.jobid, rank.name.vpid};
+    RankDeath death{who, self_, cause, rank.exit_code, 0, wall_us()};
+    if (const auto it = accused_.find(who); it != accused_.end()) {
+        std::tie(death.cause, death.noticed_us) = it->second;
+    }
+    session_->report(monotonic_now(), death);
     flush();
     arm_timer();
 }
@@ -319,6 +322,8 @@ void Daemon::on_announced(const RankDeath &death)
           ORTE_LOCAL_JOBID(death.who.jobid), death.host,
           death.cause == Cause::node_died ? "with its daemon"
           : death.cause == Cause::signal  ? "by a signal"
+          : death.cause == Cause::hung    ? "it hung"
+          : death.cause == Cause::stopped ? "it was stopped"
                                           : "it exited",
           static_cast<unsigned long long>(death.epoch));
     if (over_) {
@@ -382,6 +387,8 @@ void Daemon::tell_ranks(const RankDeath &death)
     add(process::epoch_key, OPAL_UINT64)->data.uint64 = death.epoch;
     add(process::noticed_key, OPAL_INT64)->data.int64 = death.noticed_us;
     add(process::stabilized_key, OPAL_INT64)->data.int64 = death.stabilized_us;
+    add(process::hung_key, OPAL_BOOL)->data.flag =
+        death.cause == Cause::hung || death.cause == Cause::stopped;
     // The server hands events of its own back to the runtime, which would send them to all daemons.
     add("orte.notify.donotloop", OPAL_BOOL)->data.flag = true;
     const auto release = [](int, void *data) {

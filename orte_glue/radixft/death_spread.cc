@@ -30,7 +30,7 @@ RankDeath read(base::WireReader &in)
     d.who.vpid = in.u32();
     d.host = in.u32();
     const std::uint8_t cause = in.u8();
-    if (cause > static_cast<std::uint8_t>(Cause::node_died)) {
+    if (cause > static_cast<std::uint8_t>(last_cause)) {
         in.fail();
     } else {
         d.cause = static_cast<Cause>(cause);

@@ -15,9 +15,10 @@ struct Entry {
     int most;
     mca_base_var_info_lvl_t level;
     const char *help;
+    bool written_by_programs = false; ///< through MPI_T, while the job runs
 };
 
-constexpr std::array<Entry, 8> table{{
+constexpr std::array<Entry, 12> table{{
     {"arity", &Parameters::arity, 2, 1024, OPAL_INFO_LVL_4,
      "Children of a daemon in the membership tree: a power of two, 2 to 1024, default 2. 2: the "
      "least "
@@ -67,6 +68,26 @@ constexpr std::array<Entry, 8> table{{
      "ran through its failures counts as a success; another value lets a script tell the "
      "difference. When no rank "
      "survives, mpirun returns the code of the first that died (128 + signal)."},
+    {"self_check", &Parameters::self_check_ms, 0, 60000, OPAL_INFO_LVL_4,
+     "Time between the reports of a rank's self-checking thread to its daemon, in milliseconds, 0 "
+     "to 60000, default 500. Smaller: more wake-ups of every rank. Larger: hang_limit must be at "
+     "least twice as long. 0: no such thread; ranks that hang or are stopped are never found."},
+    {"hang_limit", &Parameters::hang_limit_ms, 10, 3600000, OPAL_INFO_LVL_4,
+     "How long a rank's progress engine may stand still inside one of its functions before the "
+     "rank counts as hung and is ended, in milliseconds, 10 to 3600000, default 10000. Smaller: "
+     "hung ranks are found sooner, but one that runs a long reduction of its own inside "
+     "a nonblocking collective is ended, unless it announces that. Larger: found later. Ranks that "
+     "compute outside MPI, wait for messages or are held by a debugger do not count."},
+    {"stop_limit", &Parameters::stop_limit_ms, 0, 3600000, OPAL_INFO_LVL_4,
+     "How long a rank may be stopped (SIGSTOP), while its daemon runs, before it is ended, in "
+     "milliseconds, 0 to 3600000, default 5000. Smaller: the others wait less for it. 0: stopped "
+     "ranks are let be. What a debugger stops, or mpirun because it was told to, does not count."},
+    {"announce", &Parameters::announce_ms, 0, 3600000, OPAL_INFO_LVL_5,
+     "Written through MPI_T by a program that will keep MPI's progress engine from moving on "
+     "purpose: for how long, in milliseconds, 0 to 3600000, default 0. Counted from the next "
+     "report of the self-checking thread, which sets it back to 0. Too short: the rank is "
+     "ended. Too long: it is found late if it really hangs.",
+     true},
 }};
 
 struct Folder {
@@ -99,10 +120,12 @@ int register_parameters(const mca_base_component_t *component) noexcept
 {
     Parameters &p = parameters();
     for (const Entry &e : table) {
-        const int rc =
-            mca_base_component_var_register(component, e.name, e.help, MCA_BASE_VAR_TYPE_INT,
-                                            nullptr, 0, static_cast<mca_base_var_flag_t>(0),
-                                            e.level, MCA_BASE_VAR_SCOPE_READONLY, &(p.*e.value));
+        const int rc = mca_base_component_var_register(
+            component, e.name, e.help, MCA_BASE_VAR_TYPE_INT, nullptr, 0,
+            e.written_by_programs ? MCA_BASE_VAR_FLAG_SETTABLE
+                                  : static_cast<mca_base_var_flag_t>(0),
+            e.level, e.written_by_programs ? MCA_BASE_VAR_SCOPE_LOCAL : MCA_BASE_VAR_SCOPE_READONLY,
+            &(p.*e.value));
         if (rc < 0) {
             return rc;
         }
@@ -135,6 +158,17 @@ membership::Config Parameters::engine() const
     return c;
 }
 
+detector::SelfCheckConfig Parameters::self_check() const
+{
+    detector::SelfCheckConfig c;
+    c.period = base::Duration::from_ms(self_check_ms);
+    c.frozen_limit = base::Duration::from_ms(hang_limit_ms);
+    if (stop_limit_ms > 0) {
+        c.silent_limit = base::Duration::from_ms(stop_limit_ms);
+    }
+    return c;
+}
+
 std::string Parameters::fault() const
 {
     for (const Entry &e : table) {
@@ -156,6 +190,13 @@ std::string Parameters::fault() const
         return "errmgr_radixft_suspect_ceiling (" + std::to_string(suspect_ceiling_ms) +
                " ms) is below errmgr_radixft_suspect_floor (" + std::to_string(suspect_floor_ms) +
                " ms)";
+    }
+    if (self_check_ms > 0 && (hang_limit_ms < 2 * self_check_ms ||
+                              (stop_limit_ms > 0 && stop_limit_ms < 2 * self_check_ms))) {
+        return "errmgr_radixft_hang_limit (" + std::to_string(hang_limit_ms) +
+               " ms) and errmgr_radixft_stop_limit (" + std::to_string(stop_limit_ms) +
+               " ms) must be at least twice errmgr_radixft_self_check (" +
+               std::to_string(self_check_ms) + " ms), or ranks that are well are ended";
     }
     return engine().fault();
 }

@@ -3,6 +3,7 @@
 
 #include "orte_glue/orte_prelude.hpp"
 
+#include "opal/ft/detector/self_check.hpp"
 #include "opal/ft/membership/config.hpp"
 
 #include <string>
@@ -19,11 +20,16 @@ struct Parameters {
     int minority_wait_ms = 5000;
     int launch_wait_ms = 30000;
     int failed_exit_code = 0;
+    int self_check_ms = 500;
+    int hang_limit_ms = 10000;
+    int stop_limit_ms = 5000;
+    int announce_ms = 0;
     char *log_dir = nullptr;
     char *output_dir = nullptr;
 
     /// As the engine wants them.
     membership::Config engine() const;
+    detector::SelfCheckConfig self_check() const;
     /// Empty if the values make sense; else what is wrong with which parameter, and what to do.
     std::string fault() const;
 };

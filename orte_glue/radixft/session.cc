@@ -65,7 +65,7 @@ bool read_death(std::istream &in, RankDeath &d)
     in >> d.who.jobid >> d.who.vpid >> d.host >> cause >> d.exit_code >> d.epoch >> d.noticed_us >>
         d.stabilized_us;
     d.cause = static_cast<Cause>(cause);
-    return static_cast<bool>(in) && cause <= static_cast<unsigned>(Cause::node_died);
+    return static_cast<bool>(in) && cause <= static_cast<unsigned>(last_cause);
 }
 
 std::string settings(const membership::Config &c)

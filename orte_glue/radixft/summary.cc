@@ -24,6 +24,12 @@ std::string milliseconds(std::int64_t us)
 
 std::string manner(const RankDeath &death)
 {
+    if (death.cause == Cause::hung) {
+        return "hung inside MPI, ended by its daemon";
+    }
+    if (death.cause == Cause::stopped) {
+        return "was stopped and not let go on, ended by its daemon";
+    }
     if (death.cause == Cause::signal) {
         const int number = death.exit_code - 128;
         const char *name = strsignal(number);

@@ -23,10 +23,13 @@ struct Rank {
 
 /// How a rank's death came to be known.
 enum class Cause : std::uint8_t {
-    signal = 0,   ///< its daemon reaped it: ended by a signal
-    exited = 1,   ///< its daemon reaped it: it left without MPI_Finalize
-    node_died = 2 ///< its daemon died, and every rank with it
+    signal = 0,    ///< its daemon reaped it: ended by a signal
+    exited = 1,    ///< its daemon reaped it: it left without MPI_Finalize
+    node_died = 2, ///< its daemon died, and every rank with it
+    hung = 3,      ///< it hung inside MPI; its daemon ended it
+    stopped = 4    ///< somebody had stopped it and did not let it go on; its daemon ended it
 };
+inline constexpr auto last_cause = Cause::stopped;
 
 /// One rank's death, as the daemons tell each other.
 struct RankDeath {

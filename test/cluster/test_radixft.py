@@ -290,7 +290,7 @@ def check_variables(out, ranks, deaths):
     check(len(told) == ranks - deaths, f"{len(told)} ranks read their variables")
     for line in told:
         values = {name: float(value) for name, value in (word.split("=") for word in line.split())}
-        check(set(values) == {"epoch", "dead", "live", "stabilization_time", "detection_time"},
+        check(set(values) == {"epoch", "dead", "live", "hung", "stabilization_time", "detection_time"},
               f"the variables are {line}")
         check(values["dead"] == deaths and values["live"] == ranks - deaths and values["epoch"] >= 1
               and values["detection_time"] > 0, f"a rank reads {line}")

@@ -2,7 +2,8 @@
 //
 // usage: survivors [--deaths N] [--seconds S] [--marks FIFO] [--die-before-init RANK] [--hold RANK]
 //                  [--abort RANK] [--exit-code RANK:CODE] [--no-sum] [--wait-for RANK]
-//                  [--collectives] [--pvars] [--busy S] [--nap]
+//                  [--collectives] [--pvars] [--busy S] [--nap] [--hang RANK] [--stand RANK:MS]
+//                  [--compute RANK:MS]
 //
 // Every rank computes until it knows of N deaths (0) or S seconds (30) have passed, which is an
 // error. The lowest survivor gathers the sum of the survivors' squared ranks by point-to-point
@@ -12,11 +13,13 @@
 // only that rank is left; one of MPI_COMM_WORLD must go on waiting, since others can still send.
 // With --collectives all reduce, broadcast and wait in barriers on MPI_COMM_WORLD meanwhile, until
 // one of these fails; it must do so because of a dead rank. Then all finalize, but for the held
-// rank, which computes on for ever. At the end each rank prints "survivor R knows V@E V@E ..." (who
-// died, in which epoch) and "finalized R".
+// rank, which computes on for ever. --hang: that rank deadlocks inside MPI. --stand: it stands
+// still there on purpose, --compute: it computes; the others wait for it in a barrier. At the end
+// each rank prints "survivor R knows V@E V@E ..." (who died, in which epoch) and "finalized R".
 #include <mpi.h>
 
 #include "opal/process/deaths.hpp"
+#include "test/mpi/survivors/stand.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -45,7 +48,19 @@ struct Options {
     bool pvars = false;
     bool nap = false;
     int wait_for = -1;
+    int hang = -1;
+    int stand = -1;
+    int compute = -1;
+    int stand_ms = 0;
+    int compute_ms = 0;
 };
+
+void pair(const char *text, int &first, int &second)
+{
+    if (std::sscanf(text, "%d:%d", &first, &second) != 2) {
+        std::exit(64);
+    }
+}
 
 Options parse(int argc, char **argv)
 {
@@ -86,9 +101,13 @@ Options parse(int argc, char **argv)
         } else if (name == "--abort") {
             o.abort = std::atoi(value);
         } else if (name == "--exit-code") {
-            if (std::sscanf(value, "%d:%d", &o.coded, &o.code) != 2) {
-                std::exit(64);
-            }
+            pair(value, o.coded, o.code);
+        } else if (name == "--hang") {
+            o.hang = std::atoi(value);
+        } else if (name == "--stand") {
+            pair(value, o.stand, o.stand_ms);
+        } else if (name == "--compute") {
+            pair(value, o.compute, o.compute_ms);
         } else {
             std::fprintf(stderr, "survivors: what is %s?\n", name.c_str());
             std::exit(64);
@@ -297,6 +316,17 @@ int main(int argc, char **argv)
     mark(o.marks, "ready " + std::to_string(me));
     if (me == o.abort) {
         MPI_Abort(MPI_COMM_WORLD, 42);
+    }
+    if (o.stand >= 0 || o.compute >= 0) {
+        if (me == o.stand) {
+            stand_in_mpi(o.stand_ms);
+        } else if (me == o.compute) {
+            compute(o.compute_ms);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    if (me == o.hang) {
+        deadlock_in_mpi();
     }
     const auto begin = std::chrono::steady_clock::now();
     const auto since = [&begin] {

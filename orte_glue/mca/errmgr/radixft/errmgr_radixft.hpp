@@ -24,6 +24,10 @@ void mind_broken_clients() noexcept;
 /// The performance variables of a job that asked for radixft.
 int register_pvars(const mca_base_component_t *component) noexcept;
 
+/// In a rank: the self-checking thread, if the job wants one.
+void start_self_check() noexcept;
+void stop_self_check() noexcept;
+
 /// What a state of failure of a local rank says about how it died; false for states in which it has
 /// not failed (it had finalized, or was ended by command).
 bool failed_rank(const orte_proc_t &rank, orte_proc_state_t state);

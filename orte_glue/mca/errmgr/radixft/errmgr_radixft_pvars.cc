@@ -16,6 +16,16 @@ std::uint64_t dead_of_this_job()
     return dead;
 }
 
+std::uint64_t hung_of_this_job()
+{
+    std::uint64_t hung = 0;
+    for (std::size_t i = process::death_count(); i-- > 0;) {
+        const process::Death death = process::death(i);
+        hung += death.hung && death.who.jobid == ORTE_PROC_MY_NAME->jobid ? 1 : 0;
+    }
+    return hung;
+}
+
 struct Count {
     const char *name;
     std::uint64_t (*read)();
@@ -28,6 +38,9 @@ constexpr Count counts[] = {
     {"dead", dead_of_this_job, "Ranks of MPI_COMM_WORLD that are known to be dead."},
     {"live", [] { return orte_process_info.num_procs - dead_of_this_job(); },
      "Ranks of MPI_COMM_WORLD that are not known to be dead."},
+    {"hung", hung_of_this_job,
+     "Of the dead ranks of MPI_COMM_WORLD, those that their daemon ended because they hung inside "
+     "MPI or had been stopped."},
 };
 
 struct Time {

@@ -44,6 +44,9 @@ void on_event(int status, const opal_process_name_t *source, opal_list_t *info, 
             } else if (std::strcmp(value->key, process::stabilized_key) == 0 &&
                        value->type == OPAL_INT64) {
                 death.stabilized_us = value->data.int64;
+            } else if (std::strcmp(value->key, process::hung_key) == 0 &&
+                       value->type == OPAL_BOOL) {
+                death.hung = value->data.flag;
             }
         }
         if (ours) {
@@ -98,11 +101,16 @@ int init() noexcept
     ORTE_DESTRUCT_LOCK(&registration.lock);
     OPAL_LIST_DESTRUCT(&codes);
     OPAL_LIST_DESTRUCT(&directives);
-    return registration.status == OPAL_SUCCESS ? ORTE_SUCCESS : ORTE_ERROR;
+    if (registration.status != OPAL_SUCCESS) {
+        return ORTE_ERROR;
+    }
+    start_self_check();
+    return ORTE_SUCCESS;
 }
 
 int finalize() noexcept
 {
+    stop_self_check();
     if (handler != SIZE_MAX) {
         opal_pmix.deregister_evhandler(handler, nullptr, nullptr);
         handler = SIZE_MAX;

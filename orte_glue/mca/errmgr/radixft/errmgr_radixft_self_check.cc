@@ -1,0 +1,172 @@
+// The self-checking thread of a rank: reports to the daemon whether the progress engine moves.
+//
+// Two functions of the progress engine, its first and its last, count its turns in one word, which
+// is odd between them. So a word that is odd and stands still means that what was registered
+// between them (a BTL, the PML, a nonblocking collective) does not come back. A rank that computes
+// leaves the word even, one that waits for a message leaves it moving.
+#include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
+
+#include "orte_glue/radixft/daemon.hpp"
+#include "orte_glue/radixft/self_check_record.hpp"
+#include "orte_glue/radixft/watch.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include <fcntl.h>
+
+namespace ft::radixft {
+
+namespace {
+
+using detector::RankState;
+
+std::atomic<std::uint64_t> turns{0};
+std::atomic<bool> last_to_move{false};
+
+int leave_progress() noexcept
+{
+    const std::uint64_t now = turns.load(std::memory_order_relaxed);
+    turns.store((now + 1) & ~std::uint64_t{1}, std::memory_order_relaxed);
+    return 0;
+}
+
+int enter_progress() noexcept
+{
+    const std::uint64_t now = turns.load(std::memory_order_relaxed);
+    turns.store((now + 2) | 1, std::memory_order_relaxed);
+    if (last_to_move.load(std::memory_order_relaxed) && last_to_move.exchange(false)) [[unlikely]] {
+        // What was registered behind the last one would go unwatched. Done here and not in the
+        // thread: another turn may miss the last one meanwhile, but this one meets it afterwards,
+        // so the word is not left odd.
+        opal_progress_unregister(leave_progress);
+        opal_progress_register(leave_progress);
+    }
+    return 0;
+}
+
+class SelfCheck {
+  public:
+    /// False when the record cannot be written.
+    bool start(const std::string &folder, base::Duration period)
+    {
+        path_ = self_check_path(folder, ORTE_PROC_MY_NAME->jobid, ORTE_PROC_MY_NAME->vpid);
+        file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (file_ < 0) {
+            return false;
+        }
+        period_ = period;
+        opal_progress_register(enter_progress);
+        opal_progress_register(leave_progress);
+        // Signals are the program's, and meant for its own threads.
+        sigset_t all;
+        sigset_t before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        thread_ = std::thread([this] { run(); });
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        return true;
+    }
+
+    ~SelfCheck()
+    {
+        if (thread_.joinable()) {
+            {
+                const std::lock_guard lock(mutex_);
+                stop_ = true;
+            }
+            wake_.notify_one();
+            thread_.join();
+            opal_progress_unregister(enter_progress);
+            opal_progress_unregister(leave_progress);
+            write({}, SelfCheckRecord::left);
+        }
+        if (file_ >= 0) {
+            ::close(file_);
+            ::unlink(path_.c_str()); // the daemon has done so, if it has seen it
+        }
+    }
+
+  private:
+    void run()
+    {
+        detector::SelfCheckReporter reporter({.period = period_});
+        std::unique_lock lock(mutex_);
+        do {
+            const RankState state = look();
+            if (reporter.due(monotonic_now(), state)) {
+                write(state, 0);
+                last_to_move.store(true, std::memory_order_relaxed);
+            }
+        } while (!wake_.wait_for(lock, std::chrono::nanoseconds(period_.ns()),
+                                 [this] { return stop_; }));
+    }
+
+    RankState look()
+    {
+        RankState state;
+        const std::uint64_t now = turns.load(std::memory_order_relaxed);
+        state.in_mpi = (now & 1) != 0;
+        state.progress = now;
+        // Asked for only when it matters.
+        state.traced = state.in_mpi && now == last_turns_ && process_state(getpid()).traced;
+        last_turns_ = now;
+        std::atomic_ref<int> announced(parameters().announce_ms);
+        state.announced = base::Duration::from_ms(announced.exchange(0));
+        return state;
+    }
+
+    void write(const RankState &state, std::uint32_t flags)
+    {
+        SelfCheckRecord record;
+        record.flags = flags | (state.in_mpi ? SelfCheckRecord::in_mpi : 0U) |
+                       (state.traced ? SelfCheckRecord::traced : 0U);
+        record.pid = getpid();
+        record.number = record.number_again = ++number_;
+        record.progress = state.progress;
+        record.announced_ns = state.announced.ns();
+        // A full disk makes this rank a silent one, of which nothing is believed.
+        [[maybe_unused]] const auto written = ::pwrite(file_, &record, sizeof record, 0);
+    }
+
+    std::string path_;
+    int file_ = -1;
+    base::Duration period_;
+    std::uint64_t number_ = 0;
+    std::uint64_t last_turns_ = 0;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool stop_ = false;
+    std::thread thread_;
+};
+
+std::unique_ptr<SelfCheck> self_check;
+
+} // namespace
+
+void start_self_check() noexcept
+{
+    const char *const folder = std::getenv(self_check_folder);
+    const int period = parameters().self_check_ms;
+    if (folder == nullptr || period <= 0 || !parameters().fault().empty()) {
+        return;
+    }
+    try {
+        self_check = std::make_unique<SelfCheck>();
+        if (self_check->start(folder, base::Duration::from_ms(period))) {
+            return;
+        }
+    } catch (const std::exception &) {
+        // No thread is to be had: the rank runs unwatched, like one that asked for none.
+    }
+    self_check.reset();
+}
+
+void stop_self_check() noexcept
+{
+    self_check.reset();
+}
+
+} // namespace ft::radixft

@@ -1,0 +1,75 @@
+// The watch over this daemon's own ranks, in the runtime's terms.
+#include "orte_glue/radixft/daemon.hpp"
+
+#include "orte_glue/radixft/callbacks.hpp"
+
+namespace ft::radixft {
+
+namespace {
+
+orte_odls_base_module_signal_local_process_fn_t signal_ranks = nullptr;
+
+std::vector<Rank> local_ranks()
+{
+    std::vector<Rank> ranks;
+    for (int i = 0; i < orte_local_children->size; ++i) {
+        const auto *const child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child != nullptr && ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_ALIVE) &&
+            !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_HAS_DEREG)) {
+            ranks.push_back({child->name.jobid, child->name.vpid});
+        }
+    }
+    return ranks;
+}
+
+} // namespace
+
+int Callbacks::signalled(const orte_process_name_t *rank, std::int32_t number) noexcept
+{
+    if (const auto &watch = Daemon::get().watch_;
+        watch && (number == SIGSTOP || number == SIGTSTP || number == SIGCONT)) {
+        watch->on_suspended(number != SIGCONT);
+    }
+    return signal_ranks(rank, number);
+}
+
+void Daemon::start_watch()
+{
+    const Parameters &p = parameters();
+    if (p.self_check_ms == 0 || orte_process_info.jobfam_session_dir == nullptr) {
+        return;
+    }
+    watch_ = std::make_unique<Watch>(orte_process_info.jobfam_session_dir, p.self_check(),
+                                     p.stop_limit_ms > 0);
+    // A daemon has put its ranks' environment aside already, mpirun will do so later.
+    setenv(self_check_folder, orte_process_info.jobfam_session_dir, 1);
+    if (orte_launch_environ != nullptr) {
+        opal_setenv(self_check_folder, orte_process_info.jobfam_session_dir, true,
+                    &orte_launch_environ);
+    }
+}
+
+void Daemon::watch_ranks(base::Time now)
+{
+    if (!watch_ || over_ || orte_orteds_term_ordered) {
+        return;
+    }
+    if (signal_ranks == nullptr && orte_odls.signal_local_procs != nullptr) {
+        signal_ranks = std::exchange(orte_odls.signal_local_procs, Callbacks::signalled);
+    }
+    // A daemon that was stopped itself knows nothing of that time.
+    if (const base::Duration late = now - tick_at_; late > tick) {
+        watch_->on_own_pause(now, late);
+    }
+    for (const Watch::Accused &accused : watch_->look(now, local_ranks())) {
+        story(1, "rank %u of job %u %s: ends it", accused.who.vpid,
+              ORTE_LOCAL_JOBID(accused.who.jobid),
+              accused.cause == Cause::hung ? "hangs inside MPI" : "is stopped and does not go on");
+        accused_.emplace(accused.who, std::pair(accused.cause, wall_us()));
+        orte_process_name_t name{.jobid = accused.who.jobid, .vpid = accused.who.vpid};
+        signal_ranks(&name, SIGKILL);
+    }
+}
+
+} // namespace ft::radixft

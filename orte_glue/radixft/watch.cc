@@ -1,0 +1,121 @@
+#include "orte_glue/radixft/watch.hpp"
+
+#include <fstream>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace ft::radixft {
+
+using detector::SelfCheckMonitor;
+
+ProcessState process_state(std::int64_t pid)
+{
+    ProcessState result;
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    for (std::string word; status >> word;) {
+        if (word == "State:") {
+            status >> result.state;
+        } else if (word == "TracerPid:") {
+            std::int64_t tracer = 0;
+            status >> tracer;
+            result.traced = tracer != 0;
+            break;
+        }
+    }
+    return result;
+}
+
+Watch::~Watch()
+{
+    for (const auto &[who, watched] : watched_) {
+        if (watched.fd >= 0) {
+            ::close(watched.fd);
+        }
+    }
+}
+
+void Watch::open(base::Time now, Rank who)
+{
+    const std::string path = self_check_path(folder_, who.jobid, who.vpid);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        return; // not that far, or it runs without: nothing is known of it, nothing believed
+    }
+    ::unlink(path.c_str());
+    watched_.emplace(who, Watched{.fd = fd, .monitor = SelfCheckMonitor(now, config_)});
+}
+
+void Watch::read(base::Time now, Watched &watched) const
+{
+    SelfCheckRecord record;
+    if (::pread(watched.fd, &record, sizeof record, 0) != sizeof record ||
+        record.magic != SelfCheckRecord::expected_magic || record.number != record.number_again ||
+        record.number == watched.number) {
+        return;
+    }
+    watched.number = record.number;
+    watched.pid = record.pid;
+    watched.over = (record.flags & SelfCheckRecord::left) != 0;
+    watched.monitor.on_report(now, {.in_mpi = (record.flags & SelfCheckRecord::in_mpi) != 0,
+                                    .traced = (record.flags & SelfCheckRecord::traced) != 0,
+                                    .progress = record.progress,
+                                    .announced = base::Duration::from_ns(record.announced_ns)});
+}
+
+bool Watch::judge(base::Time now, Watched &watched, Cause &cause) const
+{
+    const auto verdict = watched.monitor.verdict(now);
+    if (verdict == SelfCheckMonitor::Verdict::healthy || watched.pid <= 0) {
+        return false;
+    }
+    const ProcessState process = process_state(watched.pid);
+    if (process.traced || process.state == 't' || process.state == '?') {
+        return false;
+    }
+    if (verdict == SelfCheckMonitor::Verdict::hung) {
+        cause = Cause::hung;
+        return true;
+    }
+    // Silent. A thread that gets no processor, or waits for a disk, says nothing about MPI.
+    cause = Cause::stopped;
+    return stopped_too_ && !suspended_ && process.state == 'T';
+}
+
+std::vector<Watch::Accused> Watch::look(base::Time now, const std::vector<Rank> &alive)
+{
+    std::vector<Accused> accused;
+    for (const Rank who : alive) {
+        auto it = watched_.find(who);
+        if (it == watched_.end()) {
+            open(now, who);
+            continue;
+        }
+        Watched &watched = it->second;
+        if (watched.over) {
+            continue;
+        }
+        read(now, watched);
+        Cause cause = Cause::hung;
+        if (!watched.over && judge(now, watched, cause)) {
+            watched.over = true;
+            accused.push_back({who, cause});
+        }
+    }
+    return accused;
+}
+
+void Watch::on_own_pause(base::Time now, base::Duration pause)
+{
+    for (auto &[who, watched] : watched_) {
+        watched.monitor.on_own_pause(now, pause);
+    }
+}
+
+void Watch::on_suspended(bool suspended)
+{
+    suspended_ = suspended;
+}
+
+} // namespace ft::radixft
