@@ -5,7 +5,8 @@
  *   N bytes a message (default 262144), N messages under way (default 8, at most 64), T ms a slice
  * (default 100), T s in all (default 10). Rank 1 prints `slice END_S MB_PER_S` (10^6 bytes) for
  * each slice, END_S in seconds since the first message, and a first line `start UNIX_TIME`, so that
- * others can note on the same axis what they did. Rank 1 ends it, by a word with its replies. */
+ * others can note on the same axis what they did; last comes `bandwidth N MEAN GB/s`, of all
+ * messages but the first (10^9 bytes a second). Rank 1 ends it, by a word with its replies. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static void send_all(const char *data)
 static void receive_all(char *data)
 {
     MPI_Request requests[max_window];
-    double start = 0, slice_end = slice, arrived = 0;
+    double start = 0, last = 0, slice_end = slice, arrived = 0, total = 0;
     char more = 1;
     for (int i = 0; i < window; ++i)
         MPI_Irecv(data + (size_t)i * (size_t)bytes, bytes, MPI_CHAR, 0, data_tag, MPI_COMM_WORLD,
@@ -59,6 +60,8 @@ static void receive_all(char *data)
                 slice_end += slice;
             }
             arrived += bytes;
+            total += last > 0 ? bytes : 0;
+            last = now;
         }
         more = MPI_Wtime() - start < seconds;
         if (more)
@@ -68,6 +71,7 @@ static void receive_all(char *data)
         MPI_Send(&more, 1, MPI_CHAR, 0, reply_tag, MPI_COMM_WORLD);
         fflush(stdout);
     }
+    printf("bandwidth %d %.4f GB/s\n", bytes, last > 0 ? total / last * 1e-9 : 0);
 }
 
 int main(int argc, char **argv)
