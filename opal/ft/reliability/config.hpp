@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "opal/ft/base/time.hpp"
+#include "opal/ft/reliability/congestion.hpp"
 
 namespace ft::reliability {
 
@@ -35,6 +36,7 @@ struct Config {
     std::uint32_t ack_every = 32;     ///< ... or for this many VFRAGs, 1 to window_vfrags
     std::uint32_t reorder_threshold =
         3; ///< later transmissions on a path that prove a loss; grows when proved wrong
+    CongestionControl congestion = CongestionControl::hybrid; ///< of unreliable paths
     std::uint32_t path_retries = 5; ///< unanswered tries that take a path down when another answers
     base::Duration probe_interval =
         base::Duration::from_ms(500); ///< between probes of a path that is down

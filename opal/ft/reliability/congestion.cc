@@ -1,6 +1,7 @@
 #include "opal/ft/reliability/congestion.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "opal/ft/reliability/header.hpp"
 
@@ -8,15 +9,28 @@ namespace ft::reliability {
 
 namespace {
 
-/// Loss above both of these is overrun, not chance: this share of the bytes of a round ...
+/// Packets are of about this size: what chance does to them is judged in packets.
+constexpr double packet = 1400;
+/// Loss up to this share of a round is chance, whatever is usual ...
 constexpr double much_loss = 0.05;
-/// ... and so many times the usual share.
-constexpr double above_usual = 2;
-constexpr double shrink = 0.7;
-/// A round trip beyond eight of the shortest and this is a queue that does not drain. Less is what
-/// a process takes that shares its core.
-constexpr auto queued = base::Duration::from_ms(20);
-constexpr std::int64_t queued_factor = 8;
+/// ... and beyond what is usual so many standard deviations.
+constexpr double deviations = 3;
+constexpr double shrink_overrun = 0.7;
+constexpr double shrink_cubic = 0.7; ///< RFC 9438, beta
+constexpr double cubic_c = 0.4;      ///< RFC 9438, C: segments per second cubed
+constexpr double segment = 1448;     ///< what TCP on Ethernet has: its competitor
+/// The first rounds tell what is usual. Later on less is believed at once and more only slowly: a
+/// window that stays too large must not become usual. It is believed where the window is smallest,
+/// for there it is not to blame.
+constexpr std::uint32_t rounds_to_learn = 16;
+constexpr double learn_less = 1.0 / 4;
+constexpr double learn_more = 1.0 / 64;
+constexpr double learn_at_least = 1.0 / 8;
+/// Bytes more in the first round near the window that was too much, twice as many in the second ...
+constexpr std::uint64_t careful_step = 4 * 1400;
+/// A queue stands when no round trip of a round was shorter than the shortest of all and this, or
+/// twice the shortest. Less is what a process takes that shares its core.
+constexpr auto standing = base::Duration::from_ms(1);
 
 } // namespace
 
@@ -46,7 +60,7 @@ void Congestion::on_sent(std::uint64_t bytes, std::uint32_t tx, bool asked, base
 }
 
 void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uint32_t tx,
-                          std::uint32_t next_tx) noexcept
+                          std::uint32_t next_tx, base::Time now) noexcept
 {
     round_.acked += bytes;
     round_.limited = round_.limited || in_flight >= window_ - window_ / 4;
@@ -54,27 +68,98 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
         window_ = std::min(window_ + bytes, most_window);
     }
     if (round_.open && tx_diff(tx, round_.until) >= 0) {
-        end_round();
+        end_round(now);
         round_ = Round{};
         round_.open = in_flight > bytes;
         round_.until = next_tx;
     }
 }
 
-void Congestion::end_round() noexcept
+bool Congestion::overrun() const noexcept
+{
+    const double count = static_cast<double>(round_.lost + round_.acked) / packet;
+    const double lost = static_cast<double>(round_.lost) / packet;
+    const double usual = std::max(usual_loss_, much_loss / 2);
+    const double above = std::max(much_loss / 2, usual * (1 - usual));
+    return lost > count * (usual + above) + deviations * std::sqrt(count * usual * (1 - usual));
+}
+
+void Congestion::learn_usual_loss() noexcept
 {
     const double share =
         static_cast<double>(round_.lost) /
         static_cast<double>(std::max<std::uint64_t>(round_.lost + round_.acked, 1));
-    const bool overrun = share > much_loss && share > above_usual * usual_loss_;
-    usual_loss_ += (share - usual_loss_) / 16;
-    if (overrun) {
-        window_ = static_cast<std::uint64_t>(static_cast<double>(window_) * shrink);
-        starting_ = false;
-    } else if (smoothed_ > std::max(shortest_ * queued_factor, queued)) {
-        starting_ = false;
+    double weight = share < usual_loss_       ? learn_less
+                    : window_ <= least_window ? learn_at_least
+                                              : learn_more;
+    if (rounds_ < rounds_to_learn) {
+        weight = 1.0 / ++rounds_;
+    }
+    usual_loss_ += (share - usual_loss_) * weight;
+}
+
+void Congestion::shrink(double factor, base::Time now) noexcept
+{
+    ceiling_ = window_;
+    window_ = static_cast<std::uint64_t>(static_cast<double>(window_) * factor);
+    reno_window_ = static_cast<double>(window_);
+    epoch_ = now;
+    careful_ = 0;
+    starting_ = false;
+}
+
+void Congestion::grow_by_chance() noexcept
+{
+    // Quickly to where it was too much last time. From there carefully and by sums: jobs that all
+    // grow by a share never become equal.
+    std::uint64_t step = window_ / 16;
+    if (ceiling_ != 0 && window_ >= ceiling_ - ceiling_ / 8) {
+        careful_ += careful_step;
+        step = std::min(step, careful_);
+    }
+    window_ += step;
+}
+
+void Congestion::grow_as_cubic(base::Time now) noexcept
+{
+    if (epoch_ == base::Time{}) {
+        epoch_ = now;
+        ceiling_ = window_;
+        reno_window_ = static_cast<double>(window_);
+    }
+    const double top = static_cast<double>(ceiling_) / segment;
+    const double floor = top * shrink_cubic;
+    const double until_top = std::cbrt((top - floor) / cubic_c);
+    const double since = static_cast<double>((now - epoch_).ns()) * 1e-9 - until_top;
+    const double cubic = (cubic_c * since * since * since + top) * segment;
+    reno_window_ += 3 * (1 - shrink_cubic) / (1 + shrink_cubic) * segment;
+    const double wanted = std::max(cubic, reno_window_);
+    const auto now_is = static_cast<double>(window_);
+    window_ = static_cast<std::uint64_t>(std::clamp(wanted, now_is, now_is * 1.5));
+}
+
+void Congestion::end_round(base::Time now) noexcept
+{
+    const base::Duration fast = shortest_ + std::max(shortest_, standing);
+    const bool queue = round_.shortest != base::Duration::max() && round_.shortest > fast;
+    const bool overran = overrun();
+    learn_usual_loss();
+    starting_ = starting_ && !queue;
+    if (control_ == CongestionControl::delay && queue) {
+        const auto excess = static_cast<double>((round_.shortest - fast).ns()) /
+                            static_cast<double>(round_.shortest.ns());
+        shrink(std::max(1 - excess / 2, shrink_overrun), now);
+    } else if (control_ == CongestionControl::cubic ||
+               (control_ == CongestionControl::hybrid && queue)) {
+        if (round_.lost != 0) {
+            shrink(shrink_cubic, now);
+        } else if (!starting_ && round_.limited) {
+            grow_as_cubic(now);
+        }
+    } else if (overran) {
+        shrink(shrink_overrun, now);
     } else if (!starting_ && round_.limited) {
-        window_ += window_ / 16;
+        grow_by_chance();
     }
     window_ = std::clamp(window_, least_window, most_window);
 }

@@ -2,27 +2,44 @@
 /// How much may be on its way over a path whose transport loses what is too much for it, and how
 /// fast it goes out. PROTOCOL.md, "Congestion".
 ///
-/// The window starts small, doubles every round trip, and then grows by a sixteenth. What makes it
-/// shrink is loss that is far above what is usual on the path: a queue on the way or the peer's
-/// receive buffer ran over. Loss at the usual rate is chance, and a window that shrinks by chance
-/// (RFC 5681) is why TCP is slow where packets get lost. A standing queue ends the growth. What
-/// goes out keeps the pace of two windows a round trip, as pacing of TCP does.
+/// The window starts small, doubles every round trip, and then grows by a sixteenth. Whether loss
+/// makes it shrink depends on whether a queue stands on the way, that is, whether the shortest
+/// round trip of a whole round is far above the shortest of all. Where none does, loss at the usual
+/// rate is chance, and a window that shrinks by chance (RFC 5681) is why TCP is slow where packets
+/// get lost; only loss far above the usual shrinks it: the peer's receive buffer ran over. Where a
+/// queue stands, any loss is taken for that queue's, and the window goes as CUBIC's (RFC 9438),
+/// which is what shares the way. What goes out keeps the pace of two windows a round trip, as
+/// pacing of TCP does.
 ///
-/// A model of rate times shortest round trip (BBR) was tried first: where processes share a core,
-/// answers take a hundred times the shortest round trip, the measured rate follows the window, the
-/// window the rate, and both go down to nothing.
+/// Two others are there to be compared with: CUBIC everywhere, and delay alone (as Swift: Kumar et
+/// al., SIGCOMM 2020). docs/dgram.md has the figures. A model of rate times shortest round trip
+/// (BBR) was tried and given up: where processes share a core, answers take a hundred times the
+/// shortest round trip, the measured rate follows the window, the window the rate, and both go down
+/// to nothing.
 ///
 /// Transports that limit themselves (TCP, shared memory) have none of this.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "opal/ft/base/time.hpp"
 
 namespace ft::reliability {
 
+/// What makes a window shrink.
+enum class CongestionControl : std::uint8_t {
+    hybrid, ///< loss where a queue stands, overrun where none does
+    cubic,  ///< loss
+    delay   ///< a queue that stands, and overrun
+};
+
 /// Not synchronised; deterministic.
 class Congestion {
   public:
+    explicit Congestion(CongestionControl control = CongestionControl::hybrid) noexcept
+        : control_(control)
+    {
+    }
     /// Bytes that may be in flight at first, at least, and at most. The last is below what a
     /// receive buffer of 4 MiB holds of small datagrams.
     static constexpr std::uint64_t initial_window = 64 * 1024;
@@ -57,17 +74,26 @@ class Congestion {
     void on_sent(std::uint64_t bytes, std::uint32_t tx, bool asked, base::Time now) noexcept;
     /// \param in_flight before it was acknowledged \param next_tx what the path sends next
     void on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uint32_t tx,
-                  std::uint32_t next_tx) noexcept;
+                  std::uint32_t next_tx, base::Time now) noexcept;
     void on_lost(std::uint64_t bytes) noexcept { round_.lost += bytes; }
-    /// \param smoothed of the path's round trips \param shortest of them
-    void on_round_trip(base::Duration smoothed, base::Duration shortest) noexcept
+    /// \param sample the newest of the path's round trips \param smoothed \param shortest of all
+    void on_round_trip(base::Duration sample, base::Duration smoothed,
+                       base::Duration shortest) noexcept
     {
+        round_.shortest = std::min(round_.shortest, sample);
         smoothed_ = smoothed;
         shortest_ = shortest;
     }
 
   private:
-    void end_round() noexcept;
+    void end_round(base::Time now) noexcept;
+    /// Far more was lost in the round than usually is.
+    [[nodiscard]] bool overrun() const noexcept;
+    void learn_usual_loss() noexcept;
+    /// Shrinks, and remembers from where.
+    void shrink(double factor, base::Time now) noexcept;
+    void grow_by_chance() noexcept;
+    void grow_as_cubic(base::Time now) noexcept;
     /// How long so many bytes take at the pace.
     [[nodiscard]] base::Duration time_for(std::uint64_t bytes) const noexcept;
 
@@ -78,9 +104,16 @@ class Congestion {
         std::uint32_t until = 0; ///< tx whose acknowledgement ends it
         std::uint64_t acked = 0;
         std::uint64_t lost = 0;
+        base::Duration shortest = base::Duration::max();
     };
+    CongestionControl control_;
     Round round_;
-    double usual_loss_ = 0; ///< share of bytes, smoothed
+    double usual_loss_ = 0;           ///< share of bytes, smoothed
+    std::uint32_t rounds_ = 0;        ///< that it was learnt from, saturating
+    std::uint64_t ceiling_ = 0;       ///< window when it shrank last; 0 before
+    std::uint64_t careful_ = 0;       ///< bytes that a round near it adds
+    double reno_window_ = 0;          ///< RFC 9438's W_est, bytes
+    base::Time epoch_ = base::Time{}; ///< when it shrank last, or CUBIC's growth began
     std::uint64_t window_ = initial_window;
     std::uint64_t unasked_ = 0; ///< bytes since an acknowledgement was asked for
     base::Duration smoothed_{};

@@ -235,7 +235,7 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
         Path &path = paths_[record.path];
         if (record.state == FragmentState::in_flight) {
             if (path.congestion != nullptr) {
-                path.congestion->on_acked(bytes, path.in_flight, record.tx, path.next_tx);
+                path.congestion->on_acked(bytes, path.in_flight, record.tx, path.next_tx, now);
             }
             path.in_flight -= bytes;
             ++path.fragments_acked;
@@ -295,9 +295,10 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
         base::Duration::from_ns(there_and_back) - base::Duration::from_us(h.echo_delay_us);
     // A clock that was read just before a fragment came can make a sample look negative by its own
     // granularity: then it is zero.
-    path.rtt.sample(std::clamp(sample, base::Duration{}, config_.rto_max));
+    const base::Duration sensible = std::clamp(sample, base::Duration{}, config_.rto_max);
+    path.rtt.sample(sensible);
     if (path.congestion != nullptr) {
-        path.congestion->on_round_trip(path.rtt.smoothed(), path.rtt.minimum());
+        path.congestion->on_round_trip(sensible, path.rtt.smoothed(), path.rtt.minimum());
     }
 }
 

@@ -46,9 +46,10 @@ struct Flow {
             const auto trip = static_cast<double>((sent.acked - sent.sent).ns());
             smoothed = smoothed == 0 ? trip : smoothed + (trip - smoothed) / 8;
             shortest = std::min(shortest, trip);
-            congestion.on_round_trip(Duration::from_ns(static_cast<std::int64_t>(smoothed)),
+            congestion.on_round_trip(Duration::from_ns(static_cast<std::int64_t>(trip)),
+                                     Duration::from_ns(static_cast<std::int64_t>(smoothed)),
                                      Duration::from_ns(static_cast<std::int64_t>(shortest)));
-            congestion.on_acked(packet, in_flight, sent.tx, next_tx);
+            congestion.on_acked(packet, in_flight, sent.tx, next_tx, sent.acked);
             delivered += packet;
         } else {
             congestion.on_lost(packet);
@@ -181,7 +182,7 @@ void the_window_keeps_its_bounds(void **)
     for (int round = 0; round < 200; ++round) {
         congestion.on_sent(packet, tx++, false, Time::zero());
         congestion.on_lost(round % 2 == 0 ? 1'000'000 : 0);
-        congestion.on_acked(packet, 10'000'000, tx - 1, tx);
+        congestion.on_acked(packet, 10'000'000, tx - 1, tx, Time::zero());
         inside = inside && congestion.window() >= Congestion::least_window &&
                  congestion.window() <= Congestion::most_window;
     }
@@ -192,7 +193,7 @@ void the_window_keeps_its_bounds(void **)
 void it_pauses_after_a_burst_and_goes_on(void **)
 {
     Congestion congestion;
-    congestion.on_round_trip(Duration::from_ms(1), Duration::from_ms(1));
+    congestion.on_round_trip(Duration::from_ms(1), Duration::from_ms(1), Duration::from_ms(1));
     const Time now = Time::zero() + Duration::from_s(1);
     std::uint64_t sent = 0;
     while (!congestion.pausing(now) && sent < 10'000'000) {

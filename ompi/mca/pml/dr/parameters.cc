@@ -156,6 +156,7 @@ std::array<Entry, Index::count> table{{
 char *checksum_text = nullptr;
 char *disable_text = nullptr;
 char *progress_text = nullptr;
+char *congestion_text = nullptr;
 
 int register_text(const mca_base_component_t &component, const char *name, const char *help,
                   mca_base_var_info_lvl_t level, const char *initial, char **storage)
@@ -237,6 +238,17 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
         return rc;
     }
     rc = register_text(
+        component, "congestion",
+        "What makes the congestion window of a path with unreliable datagrams shrink: hybrid, "
+        "loss while a queue stands on the way and else only loss far above the usual; cubic, "
+        "any loss, as TCP (RFC 9438); delay, a queue that stands. hybrid: full rate where "
+        "packets are lost by chance. cubic: as slow as TCP there. delay: next to nothing "
+        "beside a flow that fills queues.",
+        OPAL_INFO_LVL_5, "hybrid", &congestion_text);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = register_text(
         component, "test_disable",
         "For developers: mechanisms to switch off, so that a test can show that it needs them: "
         "retransmit, checksum, duplicate, failover, order. Messages are lost or spoilt then.",
@@ -246,7 +258,8 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
 
 bool Parameters::load() noexcept
 try {
-    if (!in_range() || !parse_checksum() || !parse_progress() || !parse_disable()) {
+    if (!in_range() || !parse_checksum() || !parse_progress() || !parse_congestion() ||
+        !parse_disable()) {
         return false;
     }
     const auto number = [](Index i) { return table[i].value; };
@@ -335,6 +348,23 @@ bool Parameters::parse_progress()
         return false;
     }
     helper = text == "thread";
+    return true;
+}
+
+bool Parameters::parse_congestion()
+{
+    using reliability::CongestionControl;
+    const std::string_view text = congestion_text == nullptr ? "" : congestion_text;
+    if (text == "hybrid") {
+        engine.congestion = CongestionControl::hybrid;
+    } else if (text == "cubic") {
+        engine.congestion = CongestionControl::cubic;
+    } else if (text == "delay") {
+        engine.congestion = CongestionControl::delay;
+    } else {
+        bad_word("congestion", text, "hybrid, cubic, delay");
+        return false;
+    }
     return true;
 }
 

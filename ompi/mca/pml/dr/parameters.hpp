@@ -41,6 +41,7 @@ struct Parameters {
     bool parse_checksum();
     bool parse_disable();
     bool parse_progress();
+    bool parse_congestion();
     std::string per_btl_; ///< ",name:none,name:full," as given, after the global word
 };
 

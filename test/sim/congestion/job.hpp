@@ -1,0 +1,68 @@
+/// \file
+/// Two processes with real reliability::Peer engines that send bulk from one to the other over a
+/// Link, as test/bench/stream does: a window of messages, then a reply, then the next.
+#pragma once
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "opal/ft/reliability/peer.hpp"
+#include "test/sim/congestion/link.hpp"
+
+namespace ft::sim {
+
+class Job {
+  public:
+    static constexpr std::uint32_t fragment_bytes = 1344;
+    static constexpr std::uint32_t on_wire = 1500;
+
+    /// \param window bytes that are sent before a reply is waited for
+    Job(Link &link, const reliability::Config &config, std::uint64_t window);
+
+    void begin();
+    /// Payload bytes that have arrived, each once.
+    [[nodiscard]] std::uint64_t delivered() const noexcept
+    {
+        return receiver_.peer.counters().bytes_received;
+    }
+    [[nodiscard]] const reliability::Counters &counters() const noexcept
+    {
+        return sender_.peer.counters();
+    }
+    [[nodiscard]] std::uint64_t congestion_window() const noexcept
+    {
+        return sender_.peer.paths()[0].congestion->window();
+    }
+
+  private:
+    struct Piece {
+        reliability::Vfrag vfrag;
+        std::array<reliability::FragmentRecord, reliability::max_fragments> records{};
+    };
+    struct End {
+        End(const reliability::Config &config, std::int32_t rank)
+            : peer(config, {1, static_cast<std::uint32_t>(rank)})
+        {
+        }
+        reliability::Peer peer;
+        base::Time wakes_at = base::Time::never();
+        std::vector<std::unique_ptr<Piece>> storage;
+        std::vector<Piece *> idle;
+    };
+
+    Piece &piece(End &end);
+    void fill_window();
+    void reply();
+    void pump(End &end);
+    void arrive(End &end, const reliability::Transmit &transmit,
+                const std::vector<std::byte> &control);
+
+    Link &link_;
+    End sender_;
+    End receiver_;
+    std::uint64_t window_;
+    std::uint64_t to_submit_ = 0;
+    std::uint64_t came_ = 0; ///< of the window
+};
+
+} // namespace ft::sim

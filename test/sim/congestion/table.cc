@@ -1,0 +1,175 @@
+// The controls of the congestion window, compared in virtual time: real engines send bulk over a
+// bottleneck. Prints the comparison as Markdown, as it stands in docs/dgram.md, and as TAP whether
+// the default one keeps its promises.
+//
+// usage: sim_congestion [--table]   with --table all controls, without it the default's promises
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "test/sim/congestion/job.hpp"
+#include "test/sim/congestion/tcp_flow.hpp"
+#include "test/sim/consensus/tap.hpp"
+
+namespace {
+
+using namespace ft::sim;
+using ft::base::Duration;
+using ft::reliability::CongestionControl;
+using sim::Tap;
+
+constexpr std::uint64_t mebi = 1024 * 1024;
+constexpr double usable = double{Job::fragment_bytes} / Job::on_wire;
+
+struct Outcome {
+    double used = 0;     ///< of what the link carries, losses by chance taken off
+    double jain = 1;     ///< of two jobs
+    double share = 0;    ///< of the first, where the second is another
+    double overflow = 0; ///< share of packets that the bottleneck's queue refused
+};
+
+enum class Company { none, job, tcp };
+
+Outcome measure(const LinkShape &shape, CongestionControl control, Company company, Duration length,
+                Duration start_up)
+{
+    Link link(shape, 5);
+    ft::reliability::Config config;
+    config.fragment_bytes = Job::fragment_bytes;
+    config.path_depth = 1U << 16U;
+    config.congestion = control;
+    Job first(link, config, 8 * mebi);
+    std::unique_ptr<Job> second;
+    std::unique_ptr<TcpFlow> tcp;
+    first.begin();
+    if (company == Company::job) {
+        second = std::make_unique<Job>(link, config, 8 * mebi);
+        second->begin();
+    } else if (company == Company::tcp) {
+        tcp = std::make_unique<TcpFlow>(link);
+        tcp->begin();
+    }
+    const auto other = [&] {
+        return static_cast<double>(second != nullptr ? second->delivered()
+                                   : tcp != nullptr  ? tcp->delivered()
+                                                     : 0);
+    };
+    const auto begin = link.now();
+    link.run(begin + start_up);
+    const auto a0 = static_cast<double>(first.delivered());
+    const double b0 = other();
+    link.run(begin + start_up + length);
+    const double a = static_cast<double>(first.delivered()) - a0;
+    const double b = other() - b0;
+    Outcome outcome;
+    outcome.used = (a + b) / static_cast<double>(length.ns()) / (shape.rate * usable);
+    outcome.used /= 1 - shape.loss;
+    outcome.jain = a + b == 0 ? 0 : (a + b) * (a + b) / (2 * (a * a + b * b));
+    outcome.share = a + b == 0 ? 0 : a / (a + b);
+    outcome.overflow = link.overflow();
+    return outcome;
+}
+
+/// What a process and a network without a limit of its own are: the receiver's socket is the queue.
+LinkShape fast(double loss, Duration delay = Duration::from_us(25))
+{
+    LinkShape shape;
+    shape.rate = 1.4;
+    shape.delay = delay;
+    shape.queue = 8 * mebi;
+    shape.loss = loss;
+    return shape;
+}
+/// A switch with little memory.
+LinkShape shallow()
+{
+    LinkShape shape;
+    shape.rate = 1.25;
+    shape.queue = 256 * 1024;
+    return shape;
+}
+/// The rail of `test/bench/dgram share`: 20 ms of queue.
+LinkShape slow()
+{
+    LinkShape shape;
+    shape.rate = 0.0125;
+    shape.queue = 250'000;
+    return shape;
+}
+
+constexpr auto second = Duration::from_s(1);
+
+Outcome lossy(CongestionControl control, double loss, Duration delay = Duration::from_us(25))
+{
+    return measure(fast(loss, delay), control, Company::none, second / 2, second / 5);
+}
+
+void print_table()
+{
+    struct Named {
+        const char *name;
+        CongestionControl control;
+    };
+    std::printf(
+        "| control | 0.1 %% | 1 %% | 5 %% | 30 %% lost by chance | shallow switch, alone: used, "
+        "overflow | two jobs there: used, Jain, overflow | two jobs, 100 Mbit/s: used, Jain | "
+        "share beside TCP CUBIC, 100 Mbit/s | the same, shallow switch |\n"
+        "|---|---|---|---|---|---|---|---|---|---|\n");
+    for (const Named &named :
+         {Named{"hybrid", CongestionControl::hybrid}, Named{"cubic", CongestionControl::cubic},
+          Named{"delay", CongestionControl::delay}}) {
+        const CongestionControl c = named.control;
+        const Outcome alone = measure(shallow(), c, Company::none, second, second / 5);
+        const Outcome pair = measure(shallow(), c, Company::job, second, second / 5);
+        const Outcome slow_pair = measure(slow(), c, Company::job, second * 30, second * 10);
+        const Outcome beside = measure(slow(), c, Company::tcp, second * 30, second * 10);
+        const Outcome beside_fast = measure(shallow(), c, Company::tcp, second * 3, second);
+        std::printf("| %s | %.2f | %.2f | %.2f | %.2f | %.2f, %.1f %% | %.2f, %.3f, %.1f %% | "
+                    "%.2f, %.3f | %.2f | %.2f |\n",
+                    named.name, lossy(c, 0.001).used, lossy(c, 0.01).used, lossy(c, 0.05).used,
+                    lossy(c, 0.3).used, alone.used, 100 * alone.overflow, pair.used, pair.jain,
+                    100 * pair.overflow, slow_pair.used, slow_pair.jain, beside.share,
+                    beside_fast.share);
+        std::fflush(stdout);
+    }
+}
+
+/// The default control. \return what main returns
+int keep_promises()
+{
+    constexpr auto control = CongestionControl::hybrid;
+    Tap tap;
+    const auto promise = [&](bool kept, const char *what, const Outcome &outcome) {
+        char text[200];
+        std::snprintf(text, sizeof text, "%s (used %.2f, Jain %.3f, share %.2f, overflow %.1f %%)",
+                      what, outcome.used, outcome.jain, outcome.share, 100 * outcome.overflow);
+        tap.result(kept, text);
+    };
+    Outcome o = lossy(control, 0);
+    promise(o.used > 0.95 && o.overflow == 0, "a way without loss is filled", o);
+    o = lossy(control, 0.01);
+    promise(o.used > 0.9, "1 % lost by chance costs no more than that", o);
+    o = lossy(control, 0.05);
+    promise(o.used > 0.7, "5 % lost by chance leave most of the rate", o);
+    o = measure(shallow(), control, Company::none, second, second / 5);
+    promise(o.used > 0.95 && o.overflow < 0.06, "a switch with little memory is not flooded", o);
+    o = measure(shallow(), control, Company::job, second, second / 5);
+    promise(o.used > 0.95 && o.jain > 0.98 && o.overflow < 0.08, "two jobs share it", o);
+    o = measure(slow(), control, Company::job, second * 30, second * 10);
+    promise(o.used > 0.95 && o.jain > 0.98, "two jobs share a way with a long queue", o);
+    o = measure(slow(), control, Company::tcp, second * 30, second * 10);
+    promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "CUBIC is shared with there", o);
+    return tap.done();
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && std::strcmp(argv[1], "--table") == 0) {
+        print_table();
+        return 0;
+    }
+    return keep_promises();
+}
