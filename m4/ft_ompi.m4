@@ -148,6 +148,12 @@ AC_DEFUN([FT_CHECK_OFI], [
     AC_SUBST([OFI_LIBS])
 ])
 
+dnl FT_CHECK_UCX: messages through UCX's lower layer, UCT.
+AC_DEFUN([FT_CHECK_UCX], [
+    PKG_CHECK_MODULES([UCX], [ucx-uct ucx-ucs >= 1.12], [],
+        [AC_MSG_ERROR([UCX 1.12 or newer with the headers of its lower layer (uct/api/uct.h) was not found: install the Debian package libucx-dev])])
+])
+
 dnl FT_CHECK_EVENT: Debian's Open MPI uses libevent as a library of its own; one that brings its own exports it itself.
 AC_DEFUN([FT_CHECK_EVENT], [
     EVENT_LIBS=

@@ -40,6 +40,10 @@ NETWORKS = {
     "vader+tcp": ("vader,tcp", {"btl_tcp_if_include": "lo"}, 2),
     "dgram": ("dgram", {"btl_dgram_if_include": "lo"}, 1),
     "dgram+tcp": ("dgram,tcp", {"btl_dgram_if_include": "lo", "btl_tcp_if_include": "lo"}, 2),
+    "ucx": ("ucx", {"btl_ucx_if_include": "lo"}, 2),
+    "ucx_tcp": ("ucx", {"btl_ucx_if_include": "lo", "btl_ucx_transports": "tcp"}, 1),
+    "ucx_posix": ("ucx", {"btl_ucx_transports": "posix"}, 1),
+    "ucx_sysv": ("ucx", {"btl_ucx_transports": "sysv"}, 1),
 }
 
 
@@ -94,6 +98,7 @@ class Result:
         self.faults = sums(output, "btl/fault")
         self.dr = sums(output, "pml/dr")
         self.dgram = sums(output, "btl/dgram")
+        self.ucx = sums(output, "btl/ucx")
 
     @property
     def right(self):

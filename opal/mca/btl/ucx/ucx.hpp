@@ -1,0 +1,184 @@
+/// \file
+/// btl/ucx: fragments as active messages of UCT, UCX's lower layer. What it is for and how it is
+/// used is in mca_btl_ucx.7, how it works in PROTOCOL.md.
+#pragma once
+#include "opal/mca/btl/ucx/library.hpp"
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "opal/ft/base/time.hpp"
+#include "opal/mca/btl/dgram/interfaces.hpp"
+#include "opal/mca/btl/ucx/message.hpp"
+#include "opal/mca/btl/ucx/port.hpp"
+#include "opal/mca/lock.hpp"
+#include "opal/mca/pool.hpp"
+
+namespace ft::ucx {
+
+class Module;
+struct Endpoint;
+
+/// A fragment of the PML's with room for the header in front of it.
+struct Fragment {
+    mca_btl_base_descriptor_t descriptor;
+    mca_btl_base_segment_t segments[1];
+    Module *module;
+    Endpoint *endpoint;
+    uct_completion_t completion; ///< while UCX reads the bytes where they are
+    Fragment *next;              ///< in a DoneList
+    int status;
+    bool small; ///< which pool it came from
+    alignas(8) std::uint64_t header;
+    [[nodiscard]] std::byte *data() noexcept { return reinterpret_cast<std::byte *>(this + 1); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return segments[0].seg_len; }
+};
+
+/// Fragments whose callback is due, in order.
+class DoneList {
+  public:
+    void add(Fragment *fragment) noexcept
+    {
+        fragment->next = nullptr;
+        (last_ == nullptr ? first_ : last_->next) = fragment;
+        last_ = fragment;
+    }
+    /// \return nullptr when there is none
+    Fragment *take() noexcept
+    {
+        Fragment *fragment = first_;
+        if (fragment != nullptr) {
+            first_ = fragment->next;
+            last_ = first_ == nullptr ? nullptr : last_;
+        }
+        return fragment;
+    }
+    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+
+  private:
+    Fragment *first_ = nullptr;
+    Fragment *last_ = nullptr;
+};
+
+/// The way from a module to one peer.
+struct Endpoint {
+    opal_proc_t *process = nullptr;
+    std::uint64_t cookie = 0; ///< the peer's
+    Bytes device;
+    Bytes interface;
+    uct_ep_h way = nullptr; ///< made at first contact
+    bool broken = false;
+    bool leaving = false;            ///< the peer has said so: what breaks now is no failure
+    std::vector<Fragment *> waiting; ///< UCX has no room for them
+};
+
+struct ModuleCounters {
+    std::uint64_t sent = 0;
+    std::uint64_t delivered = 0;
+    std::uint64_t waited = 0;
+    std::uint64_t full = 0;
+    std::uint64_t malformed = 0;
+    std::uint64_t strangers = 0;
+    std::uint64_t no_receiver = 0;
+    std::uint64_t broken = 0;
+};
+
+class Module final : public mca_btl_base_module_t, private PortEvents {
+  public:
+    /// \param network the one of the device; nameless for shared memory, or when it has no address
+    Module(std::unique_ptr<Port> port, dgram::Interface network,
+           mca_btl_base_component_t &component, const Settings &settings, std::uint64_t cookie,
+           unsigned index);
+    ~Module() override;
+
+    [[nodiscard]] const Port &port() const noexcept { return *port_; }
+    [[nodiscard]] const dgram::Interface &network() const noexcept { return network_; }
+
+    /// \return the new endpoint, owned by the module
+    Endpoint *add_peer(opal_proc_t *process, std::uint64_t cookie, Bytes device, Bytes interface);
+    void remove_peer(Endpoint *endpoint) noexcept;
+
+    Fragment *allocate(std::size_t bytes, std::uint32_t flags) noexcept;
+    void give_back(Fragment *fragment) noexcept;
+    int send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag) noexcept;
+    int send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void *header,
+                 std::size_t header_bytes, std::size_t payload_bytes,
+                 mca_btl_base_tag_t tag) noexcept;
+    /// \param alone no other module wants its turn
+    int progress(bool alone) noexcept;
+    /// Prints the counters if the user asked for them.
+    void finish() const noexcept;
+
+    mca_btl_base_module_error_cb_fn_t on_error = nullptr;
+
+  private:
+    enum class Posted : std::uint8_t {
+        sent,      ///< its bytes are free
+        in_flight, ///< its completion will come
+        full,      ///< later
+        broken
+    };
+    void take(std::span<const std::byte> message) noexcept override;
+    void broken(uct_ep_h way, ucs_status_t status) noexcept override;
+    static void completed(uct_completion_t *completion) noexcept;
+
+    bool ready(Endpoint &endpoint) noexcept;
+    Posted post(Endpoint &endpoint, Fragment &fragment) noexcept;
+    Posted judge(Endpoint &endpoint, ucs_status_t status) noexcept;
+    void fail(Endpoint &endpoint, ucs_status_t status) noexcept;
+    void complete(Fragment &fragment) noexcept;
+    void push_waiting() noexcept;
+    void look() noexcept;
+    void note_leaving(std::span<const std::byte> payload) noexcept;
+    void say_goodbye(Endpoint &endpoint) noexcept;
+    void report() noexcept;
+
+    const dgram::Interface network_;
+    const Settings &settings_;
+    const std::uint64_t cookie_;
+    const unsigned index_;
+    mca::Mutex lock_; ///< guards all below, and everything of UCX's
+    std::unique_ptr<Port> port_;
+    std::size_t largest_short_ = 0;
+    std::size_t zero_copy_from_ = 0;
+    std::unordered_map<Endpoint *, std::unique_ptr<Endpoint>> endpoints_;
+    std::unordered_map<uct_ep_h, Endpoint *> by_way_;
+    std::unordered_map<std::uint64_t, Endpoint *> by_cookie_;
+    std::vector<Endpoint *> blocked_; ///< with fragments that wait
+    std::vector<Endpoint *> failed_;  ///< to be told to the PML
+    DoneList done_;                   ///< to be given back to the PML
+    std::vector<uct_ep_h> graveyard_; ///< to be destroyed when UCX is not under way
+    bool under_way_ = false;          ///< UCX may be in the middle of something
+    base::Time next_check_;
+    unsigned passes_ = 0;
+    unsigned idle_ = 0; ///< passes since something was done
+    mca::BlockPool small_;
+    mca::BlockPool large_;
+    ModuleCounters counters_;
+    mca::Turn receiving_;
+};
+
+/// The modules of this process, in the order of the modex.
+std::vector<std::unique_ptr<Module>> &modules() noexcept;
+/// Fills the entry points of a module.
+void set_entry_points(mca_btl_base_module_t &module) noexcept;
+
+/// What a peer published.
+struct Published {
+    struct Place {
+        std::string transport;
+        Bytes device;
+        Bytes interface;
+        std::uint32_t ipv4 = 0; ///< host byte order; 0: none
+        std::uint32_t mask = 0;
+        bool loopback = false;
+    };
+    std::uint64_t cookie = 0;
+    std::vector<Place> places;
+};
+/// \return false when the peer does not use this BTL, or what it published makes no sense
+bool published_by(mca_btl_base_component_t &component, opal_proc_t *process, Published &out);
+
+} // namespace ft::ucx

@@ -1,0 +1,210 @@
+#include "opal/mca/btl/ucx/library.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+
+#include "opal/mca/show_help.hpp"
+
+namespace ft::ucx {
+
+namespace {
+
+constexpr auto no_flags = static_cast<mca_base_var_flag_t>(0);
+
+Settings settings;
+const Library *library = nullptr;
+
+/// A parameter that is a number; ompi_info shows `help`.
+struct NumberParameter {
+    const char *name;
+    std::uint32_t Settings::*member;
+    std::uint32_t value;
+    std::uint32_t least; ///< 0 is allowed besides where it is the default
+    std::uint32_t most;
+    mca_base_var_info_lvl_t level;
+    const char *help;
+};
+
+std::array<NumberParameter, 4> numbers{{
+    {"fragment", &Settings::fragment, 65528, 1024, 65528, OPAL_INFO_LVL_4,
+     "Largest fragment, bytes with btl/ucx's own 8, 1024 to 65528, default 65528; a transport that "
+     "carries less sets the limit itself. Low: more work for each byte. High: 4 MiB of receive "
+     "memory in each process for shared memory"},
+    {"check_interval_ms", &Settings::check_interval_ms, 1000, 0, 3600000, OPAL_INFO_LVL_5,
+     "Time between looks whether a peer still lives, over transports that do not find out by "
+     "themselves (shared memory), milliseconds, 0 to 3600000, default 1000; 0 never looks. Low: "
+     "reads of /proc for each peer. High: a peer that died is noticed by silence alone"},
+    {"bandwidth", &Settings::bandwidth, 0, 0, 4000000, OPAL_INFO_LVL_5,
+     "What a module is believed to carry until it was measured, Mbit/s, 0 to 4000000; 0 (default) "
+     "is 40000 for shared memory and 10000 for networks. Low: other paths are preferred at the "
+     "start. High: this one is"},
+    {"latency", &Settings::latency, 0, 0, 1000000, OPAL_INFO_LVL_5,
+     "What a fragment is believed to take until it was measured, microseconds, 0 to 1000000; 0 "
+     "(default) is 1 for shared memory and 30 for networks. Low: preferred for small messages at "
+     "the start. High: other paths are"},
+}};
+
+char *transports = nullptr;
+char *if_include = nullptr;
+char *if_exclude = nullptr;
+
+int register_parameters() noexcept
+{
+    const auto *component = &mca_btl_ucx_component.btl_version;
+    const auto text = [&](const char *name, const char *help, char **storage, const char *value) {
+        *storage = const_cast<char *>(value);
+        mca_base_component_var_register(component, name, help, MCA_BASE_VAR_TYPE_STRING, nullptr, 0,
+                                        no_flags, OPAL_INFO_LVL_2, MCA_BASE_VAR_SCOPE_READONLY,
+                                        storage);
+    };
+    const auto flag = [&](const char *name, const char *help, bool *storage) {
+        mca_base_component_var_register(component, name, help, MCA_BASE_VAR_TYPE_BOOL, nullptr, 0,
+                                        no_flags, OPAL_INFO_LVL_3, MCA_BASE_VAR_SCOPE_READONLY,
+                                        storage);
+    };
+    text("transports",
+         "Transports of UCX to use, separated by commas, like tcp,posix; each device of each is a "
+         "module. auto (default) stands for the first of posix and sysv and the first of dc_mlx5, "
+         "ud_mlx5, ud_verbs and tcp that the host has. Few: fewer paths. Many: more to look at in "
+         "every progress, and shared memory twice",
+         &transports, "auto");
+    text("if_include",
+         "Network devices or IPv4 networks to use, separated by commas, like eth0,10.1.0.0/16 or "
+         "mlx5_0:1; shared memory is not concerned. Default: all that are up, but not loopback "
+         "unless there is no other. Few: fewer paths. Many: more sockets to look at",
+         &if_include, "");
+    text("if_exclude",
+         "Network devices or IPv4 networks not to use; only without btl_ucx_if_include. Default "
+         "none. One that reaches no peer costs nothing but its sockets",
+         &if_exclude, "");
+    for (NumberParameter &number : numbers) {
+        mca_base_component_var_register(component, number.name, number.help,
+                                        MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, 0, no_flags,
+                                        number.level, MCA_BASE_VAR_SCOPE_READONLY, &number.value);
+    }
+    flag("stats",
+         "Print at the end, on standard error, one line for each module with what it sent, "
+         "received and dropped. Default false",
+         &settings.stats);
+    flag("verbose",
+         "Say on standard error when a way to a peer breaks, and what UCX says about it. Default "
+         "false: the PML says what becomes of it",
+         &settings.verbose);
+    return OPAL_SUCCESS;
+}
+
+int open_component() noexcept
+{
+    mca::add_help_dir();
+    return OPAL_SUCCESS;
+}
+
+int close_component() noexcept
+{
+    return OPAL_SUCCESS;
+}
+
+/// In the list of the parameter btl, by its own name.
+bool named() noexcept
+{
+    const char *selection = opal_btl_base_framework.framework_selection;
+    if (selection == nullptr || selection[0] == '^') {
+        return false;
+    }
+    char **list = opal_argv_split(selection, ',');
+    bool found = false;
+    for (char **name = list; name != nullptr && *name != nullptr; ++name) {
+        found = found || std::strcmp(*name, "ucx") == 0;
+    }
+    opal_argv_free(list);
+    return found;
+}
+
+bool load_settings()
+{
+    settings.transports = transports == nullptr ? "" : transports;
+    settings.if_include = if_include == nullptr ? "" : if_include;
+    settings.if_exclude = if_exclude == nullptr ? "" : if_exclude;
+    for (const NumberParameter &number : numbers) {
+        if (number.value < number.least || number.value > number.most) {
+            const std::string value = std::to_string(number.value);
+            const std::string range =
+                std::to_string(number.least) + " to " + std::to_string(number.most);
+            if (OPAL_PROC_MY_NAME.vpid == 0) { // all have the same
+                mca::show_help(help_file, "bad-parameter", number.name, value.c_str(),
+                               range.c_str(), number.name);
+            }
+            return false;
+        }
+        settings.*number.member = number.value;
+    }
+    return true;
+}
+
+/// Loads the library, and UCX with it. UCX would put its own handlers on the signals of a crash as
+/// it is loaded; who wants that says so by UCX_HANDLE_ERRORS.
+bool load_library() noexcept
+{
+    constexpr const char *handlers = "UCX_HANDLE_ERRORS";
+    constexpr const char *file = FT_LIBDIR "/libompi_ft_ucx.so";
+    const bool ours = std::getenv(handlers) == nullptr && setenv(handlers, "none", 1) == 0;
+    // UCX is not made to be unloaded.
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char *why = handle == nullptr ? dlerror() : nullptr;
+    if (ours) {
+        unsetenv(handlers);
+    }
+    if (handle != nullptr) {
+        library = static_cast<const Library *>(dlsym(handle, library_symbol));
+    }
+    if (library == nullptr) {
+        mca::show_help(help_file, "no-library", opal_process_info.nodename,
+                       why == nullptr ? "it is another one of that name" : why);
+    }
+    return library != nullptr;
+}
+
+mca_btl_base_module_t **init(int *count, bool /*progress*/, bool /*threads*/) noexcept
+try {
+    *count = 0;
+    if (!named() || !load_settings() || !load_library()) {
+        return nullptr;
+    }
+    return library->init(mca_btl_ucx_component, settings, *count);
+} catch (...) {
+    *count = 0;
+    return nullptr;
+}
+
+int progress() noexcept
+{
+    return library == nullptr ? 0 : library->progress();
+}
+
+} // namespace
+
+} // namespace ft::ucx
+
+extern "C" {
+
+mca_btl_base_component_t mca_btl_ucx_component = [] {
+    mca_btl_base_component_t component{};
+    // C++ wants every member named or none; what is not set here is zero.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+    component.btl_version = {
+        MCA_BTL_BASE_VERSION_3_1_0,
+        .mca_component_name = "ucx",
+        MCA_BASE_MAKE_VERSION(component, FT_VERSION_MAJOR, FT_VERSION_MINOR, FT_VERSION_RELEASE),
+        .mca_open_component = ft::ucx::open_component,
+        .mca_close_component = ft::ucx::close_component,
+        .mca_register_component_params = ft::ucx::register_parameters};
+#pragma GCC diagnostic pop
+    component.btl_data.param_field = MCA_BASE_METADATA_PARAM_CHECKPOINT;
+    component.btl_init = ft::ucx::init;
+    component.btl_progress = ft::ucx::progress;
+    return component;
+}();
+
+} // extern "C"

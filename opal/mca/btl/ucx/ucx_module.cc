@@ -1,0 +1,567 @@
+#include "opal/mca/btl/ucx/ucx.hpp"
+
+#include <cinttypes>
+
+#include "opal/mca/clock.hpp"
+
+namespace ft::ucx {
+
+namespace {
+
+constexpr std::size_t header_bytes = sizeof(std::uint64_t);
+constexpr std::size_t small_bytes = 2048;
+/// Fragments that wait for one peer before the PML is told to wait itself.
+constexpr std::size_t most_waiting = 64;
+/// New connections are looked for, and the clock is read, every so many passes.
+constexpr unsigned passes_per_look = 16;
+/// A module that has to ask the kernel and found nothing for so long gets every eighth pass only,
+/// when there are others.
+constexpr unsigned idle_after = 64;
+constexpr unsigned idle_turn = 8;
+/// From there on the copy costs more than to have UCX keep track of the bytes.
+constexpr std::size_t zero_copy_from = 8192;
+
+static_assert(offsetof(Fragment, header) + header_bytes == sizeof(Fragment),
+              "header and bytes of a fragment lie in one piece");
+
+/// What uct_ep_am_bcopy packs: a header and up to two pieces.
+struct Pieces {
+    std::uint64_t header;
+    const void *first;
+    std::size_t first_bytes;
+    const void *second = nullptr;
+    std::size_t second_bytes = 0;
+};
+
+std::size_t pack(void *to, void *pieces)
+{
+    const Pieces &all = *static_cast<const Pieces *>(pieces);
+    auto *bytes = static_cast<std::byte *>(to);
+    std::memcpy(bytes, &all.header, header_bytes);
+    std::memcpy(bytes + header_bytes, all.first, all.first_bytes);
+    if (all.second_bytes != 0) {
+        std::memcpy(bytes + header_bytes + all.first_bytes, all.second, all.second_bytes);
+    }
+    return header_bytes + all.first_bytes + all.second_bytes;
+}
+
+ucs_status_t send_copy(uct_ep_h way, Pieces pieces) noexcept
+{
+    const ssize_t sent = uct_ep_am_bcopy(way, message_id, pack, &pieces, 0);
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
+
+} // namespace
+
+Module::Module(std::unique_ptr<Port> port, dgram::Interface network,
+               mca_btl_base_component_t &component, const Settings &settings, std::uint64_t cookie,
+               unsigned index)
+    : mca_btl_base_module_t{},
+      network_(std::move(network)),
+      settings_(settings),
+      cookie_(cookie),
+      index_(index),
+      port_(std::move(port))
+{
+    const bool memory = port_->resource().shared_memory;
+    const std::size_t largest = std::min<std::size_t>(port_->largest(), settings.fragment);
+    largest_short_ = port_->attributes().cap.am.max_short;
+    zero_copy_from_ = port_->zero_copy() ? zero_copy_from : SIZE_MAX;
+    btl_component = &component;
+    btl_eager_limit = largest - header_bytes;
+    btl_rndv_eager_limit = btl_eager_limit;
+    btl_max_send_size = btl_eager_limit;
+    // As btl/vader and btl/tcp: bml/r2 takes the higher ones alone under a PML that leaves them so.
+    btl_exclusivity = memory ? MCA_BTL_EXCLUSIVITY_HIGH : MCA_BTL_EXCLUSIVITY_LOW + 100;
+    btl_bandwidth = settings.bandwidth != 0 ? settings.bandwidth : memory ? 40000 : 10000;
+    btl_latency = settings.latency != 0 ? settings.latency : memory ? 1 : 30;
+    btl_flags = MCA_BTL_FLAGS_SEND;
+    set_entry_points(*this);
+    small_.set_up(sizeof(Fragment) + small_bytes, 64);
+    large_.set_up(sizeof(Fragment) + std::max(btl_max_send_size, small_bytes), 8);
+    port_->tell(*this);
+}
+
+Module::~Module()
+{
+    for (const auto &[way, endpoint] : by_way_) {
+        uct_ep_destroy(way);
+    }
+    for (uct_ep_h way : graveyard_) {
+        uct_ep_destroy(way);
+    }
+    port_.reset();
+    small_.release();
+    large_.release();
+}
+
+Endpoint *Module::add_peer(opal_proc_t *process, std::uint64_t cookie, Bytes device,
+                           Bytes interface)
+{
+    const mca::Guard guard(lock_);
+    auto fresh = std::make_unique<Endpoint>();
+    Endpoint *endpoint = fresh.get();
+    endpoint->process = process;
+    endpoint->cookie = cookie;
+    endpoint->device = std::move(device);
+    endpoint->interface = std::move(interface);
+    endpoint->waiting.reserve(most_waiting);
+    // What is noted of peers later must not fail for want of memory.
+    blocked_.reserve(endpoints_.size() + 1);
+    failed_.reserve(endpoints_.size() + 1);
+    graveyard_.reserve(graveyard_.size() + endpoints_.size() + 1);
+    by_cookie_[cookie & Header::cookie_mask] = endpoint;
+    endpoints_.emplace(endpoint, std::move(fresh));
+    return endpoint;
+}
+
+void Module::remove_peer(Endpoint *endpoint) noexcept
+{
+    {
+        const mca::Guard guard(lock_);
+        if (endpoint->way != nullptr) {
+            say_goodbye(*endpoint);
+            by_way_.erase(endpoint->way);
+            if (under_way_) {
+                graveyard_.push_back(endpoint->way);
+            } else {
+                uct_ep_destroy(endpoint->way); // what is in flight completes, with an error
+            }
+        }
+        for (Fragment *fragment : endpoint->waiting) {
+            fragment->status = OPAL_ERR_UNREACH;
+            done_.add(fragment);
+        }
+        endpoint->waiting.clear();
+        std::erase(blocked_, endpoint);
+        std::erase(failed_, endpoint);
+        const auto found = by_cookie_.find(endpoint->cookie & Header::cookie_mask);
+        if (found != by_cookie_.end() && found->second == endpoint) {
+            by_cookie_.erase(found);
+        }
+    }
+    report(); // while the endpoint, which the callbacks get, is there
+    const mca::Guard guard(lock_);
+    endpoints_.erase(endpoint);
+}
+
+Fragment *Module::allocate(std::size_t bytes, std::uint32_t flags) noexcept
+{
+    if (bytes > btl_max_send_size) {
+        return nullptr;
+    }
+    const bool small = bytes <= small_bytes;
+    void *memory = (small ? small_ : large_).get();
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    auto *fragment = static_cast<Fragment *>(memory);
+    fragment->small = small;
+    fragment->module = this;
+    fragment->segments[0].seg_addr.pval = fragment->data();
+    fragment->segments[0].seg_len = bytes;
+    fragment->descriptor.des_segments = fragment->segments;
+    fragment->descriptor.des_segment_count = 1;
+    fragment->descriptor.des_flags = flags;
+    fragment->descriptor.order = MCA_BTL_NO_ORDER;
+    fragment->descriptor.des_cbfunc = nullptr;
+    return fragment;
+}
+
+void Module::give_back(Fragment *fragment) noexcept
+{
+    (fragment->small ? small_ : large_).put(fragment);
+}
+
+bool Module::ready(Endpoint &endpoint) noexcept
+{
+    if (OPAL_LIKELY(endpoint.way != nullptr)) {
+        return !endpoint.broken;
+    }
+    if (endpoint.broken) {
+        return false;
+    }
+    ucs_status_t status = UCS_OK;
+    endpoint.way = port_->connect(endpoint.device, endpoint.interface, status);
+    if (endpoint.way == nullptr) {
+        fail(endpoint, status);
+        return false;
+    }
+    try {
+        by_way_.emplace(endpoint.way, &endpoint);
+    } catch (...) {
+        uct_ep_destroy(endpoint.way);
+        endpoint.way = nullptr;
+        fail(endpoint, UCS_ERR_NO_MEMORY);
+        return false;
+    }
+    return true;
+}
+
+void Module::fail(Endpoint &endpoint, ucs_status_t status) noexcept
+{
+    if (endpoint.broken) {
+        return;
+    }
+    endpoint.broken = true;
+    for (Fragment *fragment : endpoint.waiting) {
+        fragment->status = OPAL_ERR_UNREACH;
+        done_.add(fragment);
+    }
+    endpoint.waiting.clear();
+    if (endpoint.leaving) {
+        return;
+    }
+    ++counters_.broken;
+    failed_.push_back(&endpoint);
+    if (settings_.verbose) {
+        const std::string said = last_words();
+        std::fprintf(stderr, "btl/ucx[rank %" PRIu32 "]: %s over %s lost its way to %s: %s%s%s\n",
+                     OPAL_PROC_MY_NAME.vpid, port_->resource().transport.c_str(),
+                     port_->resource().device.c_str(), OPAL_NAME_PRINT(endpoint.process->proc_name),
+                     ucs_status_string(status), said.empty() ? "" : "; UCX says: ", said.c_str());
+    }
+}
+
+void Module::broken(uct_ep_h way, ucs_status_t status) noexcept
+{
+    // UCX has endpoints of its own, too, for peers that nothing was sent to yet.
+    if (const auto found = by_way_.find(way); found != by_way_.end()) {
+        fail(*found->second, status);
+    }
+}
+
+Module::Posted Module::judge(Endpoint &endpoint, ucs_status_t status) noexcept
+{
+    if (OPAL_LIKELY(status == UCS_OK)) {
+        return Posted::sent;
+    }
+    if (status == UCS_INPROGRESS) {
+        return Posted::in_flight;
+    }
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return Posted::full;
+    }
+    fail(endpoint, status);
+    return Posted::broken;
+}
+
+Module::Posted Module::post(Endpoint &endpoint, Fragment &fragment) noexcept
+{
+    const std::size_t bytes = fragment.bytes();
+    ucs_status_t status = UCS_OK;
+    if (header_bytes + bytes >= zero_copy_from_) {
+        const uct_iov_t piece{fragment.data(), bytes, UCT_MEM_HANDLE_NULL, 0, 1};
+        fragment.completion = {completed, 1, UCS_OK};
+        status = uct_ep_am_zcopy(endpoint.way, message_id, &fragment.header, header_bytes, &piece,
+                                 1, 0, &fragment.completion);
+    } else if (header_bytes + bytes <= largest_short_) {
+        status = uct_ep_am_short(endpoint.way, message_id, fragment.header, fragment.data(),
+                                 static_cast<unsigned>(bytes));
+    } else {
+        status = send_copy(endpoint.way, {fragment.header, fragment.data(), bytes});
+    }
+    return judge(endpoint, status);
+}
+
+int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag) noexcept
+{
+    fragment->header = Header{endpoint.cookie, Kind::fragment, tag}.packed();
+    fragment->endpoint = &endpoint;
+    fragment->status = OPAL_SUCCESS;
+    {
+        const mca::Guard guard(lock_);
+        if (OPAL_UNLIKELY(!ready(endpoint))) {
+            return OPAL_ERR_UNREACH;
+        }
+        const Posted posted = endpoint.waiting.empty() ? post(endpoint, *fragment) : Posted::full;
+        switch (posted) {
+        case Posted::sent:
+            ++counters_.sent;
+            break;
+        case Posted::in_flight:
+            ++counters_.sent;
+            return OPAL_SUCCESS;
+        case Posted::full:
+            if (endpoint.waiting.size() >= most_waiting) {
+                ++counters_.full;
+                return OPAL_ERR_OUT_OF_RESOURCE;
+            }
+            if (endpoint.waiting.empty()) {
+                blocked_.push_back(&endpoint);
+            }
+            ++counters_.waited;
+            endpoint.waiting.push_back(fragment);
+            return OPAL_SUCCESS;
+        case Posted::broken:
+            return OPAL_ERR_UNREACH;
+        }
+    }
+    // The callback always: ob1 counts on it, whatever is returned.
+    complete(*fragment);
+    return OPAL_SUCCESS;
+}
+
+int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void *header,
+                     std::size_t front_bytes, std::size_t payload_bytes,
+                     mca_btl_base_tag_t tag) noexcept
+{
+    std::byte payload[small_bytes];
+    const std::size_t total = header_bytes + front_bytes + payload_bytes;
+    if (payload_bytes > sizeof payload || total > btl_max_send_size) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    const void *second = payload;
+    if (payload_bytes != 0) {
+        iovec piece{payload, payload_bytes};
+        std::uint32_t pieces = 1;
+        std::size_t packed = payload_bytes;
+        opal_convertor_pack(convertor, &piece, &pieces, &packed);
+        if (packed != payload_bytes) {
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
+        second = piece.iov_base; // where they are, if they lie in one piece
+    }
+    const std::uint64_t mine = Header{endpoint.cookie, Kind::fragment, tag}.packed();
+    const mca::Guard guard(lock_);
+    if (OPAL_UNLIKELY(!ready(endpoint))) {
+        return OPAL_ERR_UNREACH;
+    }
+    if (OPAL_UNLIKELY(!endpoint.waiting.empty())) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    const ucs_status_t status =
+        payload_bytes == 0 && total <= largest_short_
+            ? uct_ep_am_short(endpoint.way, message_id, mine, header,
+                              static_cast<unsigned>(front_bytes))
+            : send_copy(endpoint.way, {mine, header, front_bytes, second, payload_bytes});
+    switch (judge(endpoint, status)) {
+    case Posted::sent:
+        ++counters_.sent;
+        return OPAL_SUCCESS;
+    case Posted::broken:
+        return OPAL_ERR_UNREACH;
+    default:
+        ++counters_.full;
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+}
+
+void Module::completed(uct_completion_t *completion) noexcept
+{
+    auto *fragment = reinterpret_cast<Fragment *>(reinterpret_cast<std::byte *>(completion) -
+                                                  offsetof(Fragment, completion));
+    fragment->status = completion->status == UCS_OK ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
+    fragment->module->done_.add(fragment);
+}
+
+void Module::complete(Fragment &fragment) noexcept
+{
+    const bool ours = (fragment.descriptor.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0;
+    if (fragment.descriptor.des_cbfunc != nullptr) {
+        fragment.descriptor.des_cbfunc(
+            this, reinterpret_cast<mca_btl_base_endpoint_t *>(fragment.endpoint),
+            &fragment.descriptor, fragment.status);
+    }
+    if (ours) {
+        give_back(&fragment);
+    }
+}
+
+void Module::push_waiting() noexcept
+{
+    for (std::size_t i = blocked_.size(); i-- > 0;) {
+        Endpoint &endpoint = *blocked_[i];
+        Posted posted = Posted::sent;
+        while (!endpoint.waiting.empty() && posted != Posted::full) {
+            Fragment *fragment = endpoint.waiting.front();
+            endpoint.waiting.erase(endpoint.waiting.begin());
+            posted = post(endpoint, *fragment);
+            switch (posted) {
+            case Posted::full:
+                endpoint.waiting.insert(endpoint.waiting.begin(), fragment);
+                break;
+            case Posted::broken:
+                fragment->status = OPAL_ERR_UNREACH;
+                done_.add(fragment);
+                break;
+            case Posted::sent:
+                done_.add(fragment);
+                [[fallthrough]];
+            case Posted::in_flight:
+                ++counters_.sent;
+            }
+        }
+        if (endpoint.waiting.empty()) {
+            std::erase(blocked_, &endpoint);
+        }
+    }
+}
+
+int Module::progress(bool alone) noexcept
+{
+    if (idle_ > idle_after && !alone && port_->asks_kernel() && ++idle_ % idle_turn != 0) {
+        return 0;
+    }
+    if (!receiving_.take()) {
+        return 0; // a receiver's callback has come here
+    }
+    unsigned events = 0;
+    bool more = false;
+    {
+        const mca::Guard guard(lock_);
+        under_way_ = true;
+        events = port_->progress();
+        if (OPAL_UNLIKELY(!blocked_.empty())) {
+            push_waiting();
+        }
+        if (OPAL_UNLIKELY(++passes_ % passes_per_look == 0)) {
+            look();
+        }
+        under_way_ = false;
+        if (OPAL_UNLIKELY(!graveyard_.empty())) {
+            for (uct_ep_h way : graveyard_) {
+                uct_ep_destroy(way);
+            }
+            graveyard_.clear();
+        }
+        more = !done_.empty() || !failed_.empty();
+    }
+    receiving_.give_back();
+    idle_ = events != 0 ? 0 : idle_ + 1;
+    if (OPAL_UNLIKELY(more)) {
+        report();
+    }
+    return static_cast<int>(events);
+}
+
+void Module::report() noexcept
+{
+    DoneList done;
+    {
+        const mca::Guard guard(lock_);
+        std::swap(done, done_);
+    }
+    while (Fragment *fragment = done.take()) {
+        complete(*fragment);
+    }
+    for (;;) {
+        opal_proc_t *process = nullptr;
+        {
+            const mca::Guard guard(lock_);
+            if (failed_.empty()) {
+                return;
+            }
+            process = failed_.back()->process;
+            failed_.pop_back();
+        }
+        if (on_error != nullptr) {
+            on_error(this, MCA_BTL_ERROR_FLAGS_FATAL, process, nullptr);
+        }
+    }
+}
+
+void Module::look() noexcept
+{
+    port_->look_for_connections();
+    if (settings_.check_interval_ms == 0 || !port_->wants_checks()) {
+        return;
+    }
+    const base::Time present = mca::now();
+    if (present < next_check_) {
+        return;
+    }
+    next_check_ = present + base::Duration::from_ms(settings_.check_interval_ms);
+    for (const auto &entry : endpoints_) {
+        Endpoint &endpoint = *entry.second;
+        if (endpoint.way == nullptr || endpoint.broken) {
+            continue;
+        }
+        const ucs_status_t status = uct_ep_check(endpoint.way, 0, nullptr);
+        if (status != UCS_OK && status != UCS_INPROGRESS && status != UCS_ERR_NO_RESOURCE) {
+            fail(endpoint, status);
+        }
+    }
+}
+
+void Module::take(std::span<const std::byte> message) noexcept
+{
+    if (OPAL_UNLIKELY(message.size() < header_bytes)) {
+        ++counters_.malformed;
+        return;
+    }
+    std::uint64_t packed = 0;
+    std::memcpy(&packed, message.data(), header_bytes);
+    const Header header = Header::of(packed);
+    if (OPAL_UNLIKELY(!header.is_for(cookie_))) {
+        ++counters_.strangers;
+        return;
+    }
+    const std::span<const std::byte> payload = message.subspan(header_bytes);
+    if (OPAL_UNLIKELY(header.kind != Kind::fragment)) {
+        if (header.kind == Kind::goodbye) {
+            note_leaving(payload);
+        } else {
+            ++counters_.malformed;
+        }
+        return;
+    }
+    const mca_btl_active_message_callback_t &receiver =
+        mca_btl_base_active_message_trigger[header.tag];
+    if (OPAL_UNLIKELY(receiver.cbfunc == nullptr)) {
+        ++counters_.no_receiver;
+        return;
+    }
+    ++counters_.delivered;
+    mca_btl_base_segment_t segment{};
+    segment.seg_addr.pval = const_cast<std::byte *>(payload.data());
+    segment.seg_len = payload.size();
+    mca_btl_base_descriptor_t descriptor{};
+    descriptor.des_segments = &segment;
+    descriptor.des_segment_count = 1;
+    // The PML holds locks of its own when it sends. UCX allows sends while it delivers, and nobody
+    // else gets to deliver meanwhile.
+    lock_.unlock();
+    receiver.cbfunc(this, header.tag, &descriptor, receiver.cbdata);
+    lock_.lock();
+}
+
+void Module::say_goodbye(Endpoint &endpoint) noexcept
+{
+    if (!endpoint.broken && endpoint.waiting.empty()) {
+        const std::uint64_t header = Header{endpoint.cookie, Kind::goodbye, 0}.packed();
+        static_cast<void>(
+            uct_ep_am_short(endpoint.way, message_id, header, &cookie_, sizeof cookie_));
+    }
+}
+
+void Module::note_leaving(std::span<const std::byte> payload) noexcept
+{
+    std::uint64_t cookie = 0;
+    if (payload.size() != sizeof cookie) {
+        ++counters_.malformed;
+        return;
+    }
+    std::memcpy(&cookie, payload.data(), sizeof cookie);
+    if (const auto found = by_cookie_.find(cookie & Header::cookie_mask);
+        found != by_cookie_.end()) {
+        found->second->leaving = true;
+    }
+}
+
+void Module::finish() const noexcept
+{
+    if (!settings_.stats) {
+        return;
+    }
+    const ModuleCounters &c = counters_;
+    std::fprintf(stderr,
+                 "btl/ucx[rank %" PRIu32 "]: module=%u transport=%s device=%s sent=%" PRIu64
+                 " delivered=%" PRIu64 " waited=%" PRIu64 " full=%" PRIu64 " malformed=%" PRIu64
+                 " strangers=%" PRIu64 " no_receiver=%" PRIu64 " broken=%" PRIu64 "\n",
+                 OPAL_PROC_MY_NAME.vpid, index_, port_->resource().transport.c_str(),
+                 port_->resource().device.c_str(), c.sent, c.delivered, c.waited, c.full,
+                 c.malformed, c.strangers, c.no_receiver, c.broken);
+}
+
+} // namespace ft::ucx

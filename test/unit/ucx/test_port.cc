@@ -1,0 +1,161 @@
+// Two ports of one process, over each transport that every machine has.
+#include "opal/mca/btl/ucx/port.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace ft::ucx;
+
+namespace {
+
+constexpr std::uint32_t fragment = 65528;
+constexpr int passes = 1'000'000;
+
+struct Events final : PortEvents {
+    void take(std::span<const std::byte> message) noexcept override
+    {
+        ++messages;
+        last.assign(message.begin(), message.end());
+    }
+    void broken(uct_ep_h, ucs_status_t) noexcept override { ++breaks; }
+    int messages = 0;
+    int breaks = 0;
+    Bytes last;
+};
+
+std::unique_ptr<Port> open(const char *transport, std::string &why)
+{
+    for (const Resource &resource : resources()) {
+        if (resource.transport == transport &&
+            (resource.shared_memory || resource.device == "lo")) {
+            return Port::open(resource, fragment, why);
+        }
+    }
+    why = "no such transport here";
+    return nullptr;
+}
+
+template <typename Condition>
+bool turn(Port &a, Port &b, Condition done)
+{
+    for (int pass = 0; pass < passes && !done(); ++pass) {
+        a.progress();
+        b.progress();
+        a.look_for_connections();
+        b.look_for_connections();
+    }
+    return done();
+}
+
+std::size_t pack(void *to, void *from)
+{
+    const auto &bytes = *static_cast<const Bytes *>(from);
+    std::memcpy(to, bytes.data(), bytes.size());
+    return bytes.size();
+}
+
+/// What went wrong, empty when nothing did.
+std::string talk(const char *transport)
+{
+    std::string why;
+    Events here;
+    Events there;
+    const std::unique_ptr<Port> one = open(transport, why);
+    const std::unique_ptr<Port> two = open(transport, why);
+    if (one == nullptr || two == nullptr) {
+        return why;
+    }
+    one->tell(here);
+    two->tell(there);
+    if (!one->reaches(two->device_address(), two->interface_address())) {
+        return "out of reach";
+    }
+    ucs_status_t status = UCS_OK;
+    uct_ep_h way = one->connect(two->device_address(), two->interface_address(), status);
+    if (way == nullptr) {
+        return ucs_status_string(status);
+    }
+    for (const std::size_t size :
+         {std::size_t{8}, std::size_t{9}, std::size_t{5000},
+          std::min<std::size_t>(fragment, one->attributes().cap.am.max_bcopy)}) {
+        Bytes bytes(size);
+        for (std::size_t i = 0; i < size; ++i) {
+            bytes[i] = static_cast<std::byte>(i * 7 + size);
+        }
+        const int before = there.messages;
+        ssize_t sent = UCS_ERR_NO_RESOURCE;
+        turn(*one, *two, [&] {
+            sent = sent == UCS_ERR_NO_RESOURCE ? uct_ep_am_bcopy(way, message_id, pack, &bytes, 0)
+                                               : sent;
+            return sent != UCS_ERR_NO_RESOURCE;
+        });
+        if (!turn(*one, *two, [&] { return there.messages > before; }) || there.last != bytes) {
+            why = std::to_string(size) + " bytes did not arrive as they were sent";
+        }
+    }
+    uct_ep_destroy(way);
+    return why.empty() && here.messages + here.breaks + there.breaks != 0 ? "something else came"
+                                                                          : why;
+}
+
+void tcp_carries(void **)
+{
+    assert_string_equal(talk("tcp").c_str(), "");
+}
+void posix_carries(void **)
+{
+    assert_string_equal(talk("posix").c_str(), "");
+}
+void sysv_carries(void **)
+{
+    assert_string_equal(talk("sysv").c_str(), "");
+}
+
+/// A port of that transport which is gone: its address leads nowhere.
+std::string refusal()
+{
+    std::string why;
+    Events events;
+    const std::unique_ptr<Port> one = open("tcp", why);
+    std::unique_ptr<Port> two = open("tcp", why);
+    if (one == nullptr || two == nullptr) {
+        return why;
+    }
+    one->tell(events);
+    const Bytes device = two->device_address();
+    const Bytes interface = two->interface_address();
+    two.reset();
+    ucs_status_t status = UCS_OK;
+    uct_ep_h way = one->connect(device, interface, status);
+    bool told = way == nullptr;
+    for (int pass = 0; pass < passes && !told; ++pass) {
+        Bytes bytes(8);
+        const ssize_t sent = uct_ep_am_bcopy(way, message_id, pack, &bytes, 0);
+        told = events.breaks != 0 || (sent < 0 && sent != UCS_ERR_NO_RESOURCE);
+        one->progress();
+    }
+    if (way != nullptr) {
+        uct_ep_destroy(way);
+    }
+    return told ? "" : "nobody was told";
+}
+
+void who_is_gone_is_told(void **)
+{
+    assert_string_equal(refusal().c_str(), "");
+}
+
+} // namespace
+
+int main()
+{
+    silence_ucx();
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(tcp_carries),
+        cmocka_unit_test(posix_carries),
+        cmocka_unit_test(sysv_carries),
+        cmocka_unit_test(who_is_gone_is_told),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
