@@ -58,18 +58,10 @@ Record *checked(ompi_communicator_t *comm, const char *function, int &error) noe
         error = raise(comm, MPI_ERR_COMM, function);
         return nullptr;
     }
-    if (OMPI_COMM_IS_INTER(comm)) {
-        error = unsupported(comm, function, "intercommunicator");
-        return nullptr;
-    }
     const Lock lock;
     Record *record = service().find(comm);
     if (record == nullptr) {
         error = unsupported(comm, function, "no component");
-        return nullptr;
-    }
-    if (!record->usable()) {
-        error = unsupported(comm, function, "another job");
         return nullptr;
     }
     tell_of_other_pml();
@@ -178,18 +170,33 @@ Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
     }
 }
 
-int group_of(ompi_communicator_t *comm, const RankSet &ranks, MPI_Group *group) noexcept
+int group_of(const Record &record, const RankSet &members, MPI_Group *group) noexcept
 try {
-    std::vector<int> list;
-    for (const Rank rank : ranks.members()) {
-        list.push_back(static_cast<int>(rank));
+    ompi_communicator_t *const comm = record.communicator();
+    std::vector<int> remote = record.ranks_in(members);
+    ompi_group_t *failed = nullptr;
+    int rc = ompi_group_incl(comm->c_remote_group, static_cast<int>(remote.size()), remote.data(),
+                             &failed);
+    if (rc == OMPI_SUCCESS && record.inter()) {
+        std::vector<int> local;
+        for (int rank = 0; rank < ompi_comm_size(comm); ++rank) {
+            if (members.contains(record.local_member(rank))) {
+                local.push_back(rank);
+            }
+        }
+        ompi_group_t *own = nullptr;
+        ompi_group_t *both = nullptr;
+        rc = ompi_group_incl(comm->c_local_group, static_cast<int>(local.size()), local.data(),
+                             &own);
+        if (rc == OMPI_SUCCESS) {
+            rc = ompi_group_union(failed, own, &both);
+            ompi_group_free(&own);
+        }
+        ompi_group_free(&failed);
+        failed = both;
     }
-    if (list.empty()) {
-        *group = MPI_GROUP_EMPTY;
-        OBJ_RETAIN(MPI_GROUP_EMPTY); // the caller frees it
-        return MPI_SUCCESS;
-    }
-    return ompi_group_incl(comm->c_local_group, static_cast<int>(list.size()), list.data(), group);
+    *group = failed;
+    return rc;
 } catch (...) {
     return MPI_ERR_NO_MEM;
 }

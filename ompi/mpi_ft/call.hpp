@@ -80,7 +80,7 @@ int guarded(ompi_communicator_t *comm, const char *function, Body body) noexcept
     return error == MPI_SUCCESS ? MPI_SUCCESS : raise(comm, error, function);
 }
 
-/// A group of these ranks of the communicator.
-int group_of(ompi_communicator_t *comm, const RankSet &ranks, MPI_Group *group) noexcept;
+/// A group of these members.
+int group_of(const Record &record, const RankSet &members, MPI_Group *group) noexcept;
 
 } // namespace ft::validate

@@ -7,13 +7,12 @@
 #include "ompi/mpi_ft/call.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace ft::validate {
 
 namespace {
 
-/// Whether Open MPI's own must do: an intercommunicator, another job, no component.
+/// Whether Open MPI's own must do: no component, or an error of the caller that it reports.
 bool ours(ompi_communicator_t *comm) noexcept
 {
     if (ompi_mpi_state != OMPI_MPI_STATE_INIT_COMPLETED || comm == nullptr ||
@@ -21,30 +20,40 @@ bool ours(ompi_communicator_t *comm) noexcept
         return false;
     }
     const Lock lock;
-    const Record *record = service().find(comm);
-    return record != nullptr && record->usable();
+    return service().find(comm) != nullptr;
 }
 
-/// Agrees on `prepared` (nullptr: this process is not to be in it, which is no failure unless
-/// `well` is false) and brings it to life. \return an error class, the same everywhere
-int finish(Record &record, bool well, ompi_communicator_t *prepared, ompi_communicator_t **fresh)
+/// What everybody has prepared, for itself.
+struct Draft {
+    bool well = true;        ///< nothing went wrong here
+    Prepared comm = nullptr; ///< nullptr: this process is not to be in it
+    bool inter = false;      ///< whether it is to be an intercommunicator
+    bool topology = false;   ///< whether it is to have one
+};
+
+/// Agrees on the draft and brings it to life. \return an error class, the same everywhere
+int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
 {
     {
         const Lock lock;
         service().take_news();
-        well = well && (record.mode() == Mode::stock || record.mode() == Mode::survivors);
+        draft.well =
+            draft.well && (record.mode() == Mode::stock || record.mode() == Mode::survivors);
     }
     const auto good = [&](const Value &value) {
         return (value.flags & all_well) != 0 && value.failed == record.recognised();
     };
-    // One for the communicator; when it inherits failed ranks, one for its survivors.
+    // Those of the communicator; when it inherits failed ranks, those of its survivors.
+    const std::size_t own = contexts_of(draft.inter);
     const Agreed agreed =
-        agree_with_contexts(record, well, Semantics::strict, [&](const Value &value) {
-            return good(value) ? std::size_t{value.failed.empty() ? 1U : 2U} : std::size_t{0};
+        agree_with_contexts(record, draft.well, Semantics::strict, [&](const Value &value) {
+            const std::size_t inherited =
+                value.failed.empty() ? 0 : own + (draft.topology ? 1U : 0U);
+            return good(value) ? own + inherited : std::size_t{0};
         });
     if (!good(agreed.value)) {
-        if (prepared != nullptr) {
-            ompi_comm_free(&prepared);
+        if (draft.comm != nullptr) {
+            ompi_comm_free(&draft.comm);
         }
         // Everybody fails alike, with or without a reason of its own.
         return (agreed.value.flags & all_well) == 0 && agreed.value.failed == record.recognised() &&
@@ -52,53 +61,112 @@ int finish(Record &record, bool well, ompi_communicator_t *prepared, ompi_commun
                    ? MPI_ERR_INTERN
                    : (record.revoked ? MPIX_ERR_REVOKED : MPI_ERR_RANK_FAIL_STOP);
     }
-    if (prepared == nullptr) {
+    if (draft.comm == nullptr) {
         return MPI_SUCCESS;
     }
-    if (!bring_to_life(prepared, agreed.contexts[0])) {
+    *fresh = bring_to_life(draft.comm, agreed.contexts.data());
+    if (*fresh == nullptr) {
+        *fresh = MPI_COMM_NULL;
         return MPI_ERR_NO_MEM;
     }
     const Lock lock;
-    if (Record *its = service().find(prepared); its != nullptr && agreed.contexts.size() > 1) {
-        RankSet inherited;
-        for (Rank rank = 0; rank < its->size(); ++rank) {
-            const opal_process_name_t name =
-                ompi_group_get_proc_name(prepared->c_local_group, static_cast<int>(rank));
-            if (!record.recognised().common(record.members({name.vpid})).empty()) {
-                inherited.insert(rank);
-            }
+    if (Record *its = service().find(*fresh); its != nullptr && agreed.contexts.size() > own) {
+        std::vector<ProcessId> failed;
+        for (const Rank member : record.recognised().members()) {
+            failed.push_back(record.process(member));
         }
-        its->adopt(inherited, agreed.contexts[1]);
+        its->adopt(
+            its->members(failed),
+            {agreed.contexts.begin() + static_cast<std::ptrdiff_t>(own), agreed.contexts.end()});
     }
-    *fresh = prepared;
     return MPI_SUCCESS;
 }
 
-ompi_communicator_t *prepare_duplicate(ompi_communicator_t *comm) noexcept
+/// What each process says of itself when a communicator is split: the part it goes to, and what
+/// orders it there.
+struct Choice {
+    int part;
+    int order;
+};
+
+/// The ranks that have chosen this part, in its order. Failed ranks have written nothing.
+std::vector<int> ranks_of(const std::vector<Choice> &choices, int part)
 {
-    ompi_communicator_t *fresh = nullptr;
-    const int rc =
-        ompi_comm_set(&fresh, comm, ompi_comm_size(comm), nullptr, 0, nullptr, comm->c_keyhash,
-                      comm->error_handler, true, comm->c_local_group, nullptr);
-    return rc == OMPI_SUCCESS ? fresh : nullptr;
+    std::vector<int> ranks;
+    for (std::size_t rank = 0; rank < choices.size(); ++rank) {
+        if (choices[rank].part == part) {
+            ranks.push_back(static_cast<int>(rank));
+        }
+    }
+    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+        return choices[static_cast<std::size_t>(a)].order <
+               choices[static_cast<std::size_t>(b)].order;
+    });
+    return ranks;
 }
 
-ompi_communicator_t *prepare_group(ompi_communicator_t *comm, ompi_group_t *group) noexcept
+/// Everybody hears what the (remote) group has chosen.
+bool hear(ompi_communicator_t *comm, Choice mine, std::vector<Choice> &theirs)
 {
-    ompi_communicator_t *fresh = nullptr;
-    const int rc = ompi_comm_set(&fresh, comm, group->grp_proc_count, nullptr, 0, nullptr, nullptr,
-                                 comm->error_handler, false, group, nullptr);
-    return rc == OMPI_SUCCESS ? fresh : nullptr;
+    theirs.assign(static_cast<std::size_t>(comm->c_remote_group->grp_proc_count),
+                  {MPI_UNDEFINED, 0});
+    return comm->c_coll->coll_allgather(&mine, 2, MPI_INT, theirs.data(), 2, MPI_INT, comm,
+                                        comm->c_coll->coll_allgather_module) == OMPI_SUCCESS;
 }
 
-ompi_communicator_t *prepare_ranks(ompi_communicator_t *comm,
-                                   const std::vector<int> &ranks) noexcept
+/// The same for the own group of an intercommunicator: on the communicator that it has of its own,
+/// or, after a failure, that its survivors have.
+bool hear_own(Record &record, Choice mine, std::vector<Choice> &own)
 {
-    ompi_communicator_t *fresh = nullptr;
-    const int rc =
-        ompi_comm_set(&fresh, comm, static_cast<int>(ranks.size()), const_cast<int *>(ranks.data()),
-                      0, nullptr, nullptr, comm->error_handler, false, nullptr, nullptr);
-    return rc == OMPI_SUCCESS ? fresh : nullptr;
+    ompi_communicator_t *inter = record.communicator();
+    bool survivors = false;
+    {
+        const Lock lock;
+        survivors = record.mode() == Mode::survivors;
+        if (survivors) {
+            inter = record.deserted() ? nullptr : record.survivors();
+        }
+    }
+    std::vector<Choice> heard;
+    if (inter == nullptr || !hear(inter->c_local_comm, mine, heard)) {
+        return false;
+    }
+    if (!survivors) {
+        own = heard;
+        return true;
+    }
+    const std::vector<int> &among = record.local_survivor_ranks();
+    own.assign(among.size(), {MPI_UNDEFINED, 0});
+    for (std::size_t rank = 0; rank < among.size(); ++rank) {
+        if (among[rank] >= 0) {
+            own[rank] = heard[static_cast<std::size_t>(among[rank])];
+        }
+    }
+    return true;
+}
+
+/// The part of a split communicator to which this process goes; MPI_UNDEFINED: none.
+Draft part_of(Record &record, Choice mine)
+{
+    ompi_communicator_t *comm = record.communicator();
+    Draft draft;
+    draft.inter = record.inter();
+    std::vector<Choice> theirs;
+    std::vector<Choice> own;
+    draft.well = hear(comm, mine, theirs) && (!draft.inter || hear_own(record, mine, own));
+    if (!draft.well || mine.part == MPI_UNDEFINED) {
+        return draft;
+    }
+    const std::vector<int> ranks = ranks_of(theirs, mine.part);
+    if (!draft.inter) {
+        draft.comm = prepare_ranks(comm, ranks);
+    } else if (ranks.empty()) {
+        return draft; // nobody is on the other side
+    } else {
+        draft.comm = prepare_inter(comm, ranks_of(own, mine.part), ranks);
+    }
+    draft.well = draft.comm != nullptr;
+    return draft;
 }
 
 } // namespace
@@ -116,8 +184,9 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
     }
     return guarded(comm, "MPI_Comm_dup", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
-        ompi_communicator_t *prepared = prepare_duplicate(comm);
-        return finish(record, prepared != nullptr, prepared, newcomm);
+        const Prepared twin = prepare_twin(comm, true);
+        return finish(record, {twin != nullptr, twin, record.inter(), comm->c_topo != nullptr},
+                      newcomm);
     });
 }
 
@@ -128,9 +197,13 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)
     }
     return guarded(comm, "MPI_Comm_create", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
-        const bool member = group->grp_my_rank != MPI_UNDEFINED;
-        ompi_communicator_t *prepared = member ? prepare_group(comm, group) : nullptr;
-        return finish(record, !member || prepared != nullptr, prepared, newcomm);
+        const int rank = group->grp_my_rank;
+        const bool member = rank != MPI_UNDEFINED;
+        if (record.inter()) { // each side has to hear who of the other is in it
+            return finish(record, part_of(record, {member ? 0 : MPI_UNDEFINED, rank}), newcomm);
+        }
+        const Prepared prepared = member ? prepare_group(comm, group) : nullptr;
+        return finish(record, {!member || prepared != nullptr, prepared}, newcomm);
     });
 }
 
@@ -141,28 +214,44 @@ int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm)
     }
     return guarded(comm, "MPI_Comm_split", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
-        // What the failed ranks do not write keeps them out.
-        std::vector<std::array<int, 2>> all(record.size(), {MPI_UNDEFINED, 0});
-        const std::array<int, 2> mine = {color, key};
-        const int rc = comm->c_coll->coll_allgather(mine.data(), 2, MPI_INT, all.data(), 2, MPI_INT,
-                                                    comm, comm->c_coll->coll_allgather_module);
-        bool well = rc == OMPI_SUCCESS;
-        ompi_communicator_t *prepared = nullptr;
-        if (well && color != MPI_UNDEFINED) {
-            std::vector<int> ranks;
-            for (Rank rank = 0; rank < record.size(); ++rank) {
-                if (all[rank][0] == color) {
-                    ranks.push_back(static_cast<int>(rank));
-                }
-            }
-            std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-                return all[static_cast<std::size_t>(a)][1] < all[static_cast<std::size_t>(b)][1];
-            });
-            prepared = prepare_ranks(comm, ranks);
-            well = prepared != nullptr;
-        }
-        return finish(record, well, prepared, newcomm);
+        return finish(record, part_of(record, {color, key}), newcomm);
     });
+}
+
+int MPI_Comm_free(MPI_Comm *comm)
+{
+    if (comm == nullptr || !ours(*comm)) {
+        return PMPI_Comm_free(comm);
+    }
+    {
+        const Lock lock;
+        service().let_go(*comm);
+    }
+    const int code = PMPI_Comm_free(comm);
+    if (code != MPI_SUCCESS && ours(*comm)) {
+        const Lock lock;
+        service().hold(*comm);
+    }
+    return code;
+}
+
+int MPI_Comm_disconnect(MPI_Comm *comm)
+{
+    if (comm == nullptr || !ours(*comm)) {
+        return PMPI_Comm_disconnect(comm);
+    }
+    // Open MPI's own has the runtime wait for every process, those that failed too.
+    bool failed = false;
+    const int code = guarded(*comm, "MPI_Comm_disconnect", [&](Record &record) -> int {
+        failed = !agree_now(record, Brought{}).failed.empty();
+        const Lock lock;
+        service().let_go(*comm);
+        return MPI_SUCCESS;
+    });
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    return failed ? PMPI_Comm_free(comm) : PMPI_Comm_disconnect(comm);
 }
 
 } // extern "C"

@@ -1,6 +1,8 @@
 #include "ompi/mpi_ft/contexts.hpp"
 
+#include <bit>
 #include <map>
+#include <numeric>
 
 namespace ft::validate {
 
@@ -61,7 +63,88 @@ std::vector<std::uint32_t> Offer::take(std::uint64_t agreed, std::size_t count)
     return ids;
 }
 
-bool bring_to_life(ompi_communicator_t *comm, std::uint32_t context) noexcept
+Prepared prepare_ranks(ompi_communicator_t *parent, const std::vector<int> &ranks) noexcept
+{
+    ompi_communicator_t *fresh = nullptr;
+    const int rc = ompi_comm_set(&fresh, parent, static_cast<int>(ranks.size()),
+                                 const_cast<int *>(ranks.data()), 0, nullptr, nullptr,
+                                 parent->error_handler, false, nullptr, nullptr);
+    return rc == OMPI_SUCCESS ? fresh : nullptr;
+}
+
+Prepared prepare_group(ompi_communicator_t *parent, ompi_group_t *group) noexcept
+{
+    ompi_communicator_t *fresh = nullptr;
+    const int rc = ompi_comm_set(&fresh, parent, group->grp_proc_count, nullptr, 0, nullptr,
+                                 nullptr, parent->error_handler, false, group, nullptr);
+    return rc == OMPI_SUCCESS ? fresh : nullptr;
+}
+
+Prepared prepare_inter(ompi_communicator_t *parent, const std::vector<int> &local_ranks,
+                       const std::vector<int> &remote_ranks) noexcept
+{
+    // ompi_comm_set would agree upon a context id for the own group's communicator by itself, in a
+    // way that waits for ever when a process fails in it.
+    ompi_communicator_t *own = prepare_ranks(parent->c_local_comm, local_ranks);
+    if (own == nullptr) {
+        return nullptr;
+    }
+    auto *fresh = OBJ_NEW(ompi_communicator_t);
+    if (fresh == nullptr) {
+        ompi_comm_free(&own);
+        return nullptr;
+    }
+    fresh->super.s_info = nullptr;
+    fresh->c_flags |= OMPI_COMM_INTER;
+    fresh->c_local_comm = own;
+    fresh->c_cube_dim = static_cast<int>(std::bit_width(local_ranks.size() - 1));
+    fresh->c_id_available = MPI_UNDEFINED;
+    fresh->c_id_start_index = MPI_UNDEFINED;
+    fresh->error_handler = parent->error_handler;
+    OBJ_RETAIN(fresh->error_handler);
+    const auto part = [](ompi_group_t *all, const std::vector<int> &ranks, ompi_group_t **chosen) {
+        return ompi_group_incl(all, static_cast<int>(ranks.size()), const_cast<int *>(ranks.data()),
+                               chosen) == OMPI_SUCCESS;
+    };
+    if (!part(parent->c_local_group, local_ranks, &fresh->c_local_group) ||
+        !part(parent->c_remote_group, remote_ranks, &fresh->c_remote_group)) {
+        ompi_comm_free(&fresh); // the own group's with it
+        return nullptr;
+    }
+    fresh->c_my_rank = fresh->c_local_group->grp_my_rank;
+    return fresh;
+}
+
+Prepared prepare_twin(ompi_communicator_t *parent, bool with_attributes) noexcept
+{
+    ompi_communicator_t *fresh = nullptr;
+    if (OMPI_COMM_IS_INTER(parent)) {
+        const auto all = [](int count) {
+            std::vector<int> ranks(static_cast<std::size_t>(count));
+            std::iota(ranks.begin(), ranks.end(), 0);
+            return ranks;
+        };
+        fresh =
+            prepare_inter(parent, all(ompi_comm_size(parent)), all(ompi_comm_remote_size(parent)));
+        if (fresh != nullptr && with_attributes && parent->c_keyhash != nullptr) {
+            ompi_attr_hash_init(&fresh->c_keyhash);
+            if (ompi_attr_copy_all(COMM_ATTR, parent, fresh, parent->c_keyhash, fresh->c_keyhash) !=
+                OMPI_SUCCESS) {
+                ompi_comm_free(&fresh);
+                return nullptr;
+            }
+        }
+        return fresh;
+    }
+    const int rc = ompi_comm_set(&fresh, parent, ompi_comm_size(parent), nullptr, 0, nullptr,
+                                 with_attributes ? parent->c_keyhash : nullptr,
+                                 parent->error_handler, true, parent->c_local_group, nullptr);
+    return rc == OMPI_SUCCESS ? fresh : nullptr;
+}
+
+namespace {
+
+bool activate(ompi_communicator_t *comm, std::uint32_t context) noexcept
 {
     comm->c_contextid = context;
     if (opal_pointer_array_set_item(&ompi_mpi_communicators, static_cast<int>(context), comm) !=
@@ -75,21 +158,19 @@ bool bring_to_life(ompi_communicator_t *comm, std::uint32_t context) noexcept
     return mca_coll_base_comm_select(comm) == OMPI_SUCCESS;
 }
 
-ompi_communicator_t *make_communicator(ompi_communicator_t *parent, const std::vector<int> &ranks,
-                                       std::uint32_t context) noexcept
+} // namespace
+
+ompi_communicator_t *bring_to_life(Prepared comm, const std::uint32_t *contexts) noexcept
 {
-    ompi_communicator_t *fresh = nullptr;
-    int rc = ompi_comm_set(&fresh, parent, static_cast<int>(ranks.size()),
-                           const_cast<int *>(ranks.data()), 0, nullptr, nullptr,
-                           parent->error_handler, false, nullptr, nullptr);
-    if (rc != OMPI_SUCCESS || fresh == nullptr) {
+    if (comm == nullptr) {
         return nullptr;
     }
-    if (!bring_to_life(fresh, context)) {
-        OBJ_RELEASE(fresh);
+    if ((OMPI_COMM_IS_INTER(comm) && !activate(comm->c_local_comm, contexts[1])) ||
+        !activate(comm, contexts[0])) {
+        ompi_comm_free(&comm);
         return nullptr;
     }
-    return fresh;
+    return comm;
 }
 
 } // namespace ft::validate

@@ -36,11 +36,27 @@ class Offer {
     std::uint64_t mask_ = 0;
 };
 
-/// A communicator of these ranks of `parent`, of which this process is one, with a context id that
-/// all of them agree upon. Nothing is sent. \return nullptr when that fails
-ompi_communicator_t *make_communicator(ompi_communicator_t *parent, const std::vector<int> &ranks,
-                                       std::uint32_t context) noexcept;
-/// Its second half, for a communicator that was made by ompi_comm_set.
-bool bring_to_life(ompi_communicator_t *comm, std::uint32_t context) noexcept;
+/// A communicator that has no context id yet: what can fail is done, nothing is sent. nullptr when
+/// that fails. Freed by ompi_comm_free.
+using Prepared = ompi_communicator_t *;
+/// \param ranks of the communicator or of the own group of an intercommunicator
+Prepared prepare_ranks(ompi_communicator_t *parent, const std::vector<int> &ranks) noexcept;
+/// \param group which may hold failed ranks
+Prepared prepare_group(ompi_communicator_t *parent, ompi_group_t *group) noexcept;
+/// An intercommunicator of these ranks of both groups of `parent`.
+Prepared prepare_inter(ompi_communicator_t *parent, const std::vector<int> &local_ranks,
+                       const std::vector<int> &remote_ranks) noexcept;
+/// The same ranks and topology; with the attributes, when the copy is the program's.
+Prepared prepare_twin(ompi_communicator_t *parent, bool with_attributes) noexcept;
+
+/// How many context ids a communicator takes: an intercommunicator has one of the own group beside
+/// it, which takes the same id on both sides.
+constexpr std::size_t contexts_of(bool inter)
+{
+    return inter ? 2 : 1;
+}
+/// Its second half: from now on it can be used. Takes the first of the context ids.
+/// \return the communicator; nullptr, and it is freed, when that fails or it is nullptr
+ompi_communicator_t *bring_to_life(Prepared comm, const std::uint32_t *contexts) noexcept;
 
 } // namespace ft::validate

@@ -13,9 +13,13 @@
  *
  * All functions return an error class, and call the communicator's error handler first. Errors
  * common to all: MPI_ERR_COMM, a null or invalid communicator; MPI_ERR_ARG, a null pointer;
- * MPI_ERR_UNSUPPORTED_OPERATION, an intercommunicator, a communicator with ranks of another job, or
- * coll/validate is not there (a message says why). Several threads may call them at once, on
- * different communicators. Calling one before MPI_Init or after MPI_Finalize ends the program.
+ * MPI_ERR_UNSUPPORTED_OPERATION, coll/validate is not there (a message says why). Several threads
+ * may call them at once, on different communicators. Calling one before MPI_Init or after
+ * MPI_Finalize ends the program.
+ *
+ * On an intercommunicator ranks, states and counts are those of the remote group, as everywhere in
+ * MPI; the collective calls take both groups, and both agree on the failures of both. Who has
+ * failed in the own group MPIX_Comm_get_failed tells, or a communicator of that group.
  *
  * Who reports failures: errmgr/radixft (mpirun --mca errmgr radixft) every death, to all; pml/dr
  * (mpirun --mca pml dr) peers that no path leads to. Without either nothing is ever noticed.
@@ -69,7 +73,8 @@ typedef struct {
  * Loose semantics, cheaper: all that survive return the same set. The info key mpi_ft_semantics
  * (strict, loose), set on the communicator by MPI_Comm_set_info at all ranks alike, chooses.
  *
- * \param outcount how many ranks of the communicator have failed altogether
+ * \param outcount how many ranks of the communicator (of an intercommunicator: of the remote group)
+ * have failed altogether
  */
 int MPI_Comm_validate_all(MPI_Comm comm, int *outcount);
 
@@ -107,7 +112,8 @@ int MPIX_Comm_revoke(MPI_Comm comm);
 int MPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
 
 /** A communicator of all that live, with ranks in the old order. Works on a revoked one. Collective
-    over those. */
+    over those. Of an intercommunicator, one of those that live in both groups; if none do in one,
+    MPI_ERR_RANK_FAIL_STOP. */
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
 
 /**
@@ -124,10 +130,12 @@ int MPIX_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request);
     Local. */
 int MPIX_Comm_failure_ack(MPI_Comm comm);
 
-/** The acknowledged failures, a group that the caller frees. Local. */
+/** The acknowledged failures, of an intercommunicator in both groups; a group that the caller
+    frees. Local. */
 int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failed);
 
-/** The failures that this process knows, a group that the caller frees. Local. */
+/** The failures that this process knows, of an intercommunicator in both groups; a group that the
+    caller frees. Local. */
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed);
 
 /** Acknowledges the first `count` of what MPIX_Comm_get_failed gives. Local. \param acknowledged

@@ -16,100 +16,127 @@ struct Envelope {
 };
 constexpr std::uint32_t magic = 0x46545631; // "FTV1"
 
-} // namespace
+/// Bytes of the longest message of an agreement: five sets as bitmaps and the fixed part, for as
+/// many members as anybody will ever have in a communicator. It may be about one that this process
+/// does not know yet.
+constexpr std::size_t most_members = std::size_t{1} << 20;
+constexpr std::size_t longest_letter = sizeof(Envelope) + 256 + 5 * (most_members / 8 + 16);
 
-void Post::open(std::size_t largest, Receiver receiver) noexcept
-{
-    receiver_ = receiver;
-    buffer_.resize(sizeof(Envelope) + largest);
-    open_ = true;
-    listen();
-}
+} // namespace
 
 void Post::close() noexcept
 {
-    open_ = false;
-    if (posted_ != nullptr) {
-        ompi_request_t *request = posted_;
-        posted_ = nullptr;
+    while (!lines_.empty()) {
+        hang_up(lines_.begin()->first);
+    }
+}
+
+void Post::listen_on(ompi_communicator_t *comm)
+{
+    auto &line = lines_[comm];
+    if (!line) {
+        line = std::make_unique<Line>();
+        line->comm = comm;
+        // Not written to before a message comes, so it costs address space only.
+        line->buffer = std::unique_ptr<std::byte[]>(new std::byte[longest_letter]);
+        listen(*line);
+    }
+}
+
+void Post::hang_up(ompi_communicator_t *comm) noexcept
+{
+    const auto found = lines_.find(comm);
+    if (found == lines_.end()) {
+        return;
+    }
+    std::unique_ptr<Line> line = std::move(found->second);
+    lines_.erase(found);
+    if (line->posted != nullptr) {
+        ompi_request_t *request = line->posted;
         request->req_complete_cb = nullptr;
         ompi_request_cancel(request);
+        if (!REQUEST_COMPLETE(request)) {
+            static_cast<void>(line.release()); // a message is on its way into the buffer
+        }
         ompi_request_free(&request);
     }
 }
 
-void Post::listen() noexcept
+void Post::listen(Line &line) noexcept
 {
     // What is there already is taken in a loop rather than by a callback inside a callback.
-    while (open_ && posted_ == nullptr) {
+    while (line.posted == nullptr) {
         ompi_request_t *request = nullptr;
         const int rc =
-            MCA_PML_CALL(irecv(buffer_.data(), buffer_.size(), &ompi_mpi_byte.dt, MPI_ANY_SOURCE,
-                               process::agreement_tag, &ompi_mpi_comm_world.comm, &request));
+            MCA_PML_CALL(irecv(line.buffer.get(), longest_letter, &ompi_mpi_byte.dt, MPI_ANY_SOURCE,
+                               process::agreement_tag, line.comm, &request));
         if (rc != OMPI_SUCCESS) {
             return;
         }
         if (REQUEST_COMPLETE(request)) {
             const bool more = request->req_status.MPI_ERROR == MPI_SUCCESS;
-            take(request);
+            take(line, request);
             ompi_request_free(&request);
             if (!more) {
                 return; // everybody else is gone
             }
             continue;
         }
-        posted_ = request;
-        ompi_request_set_callback(request, on_received, this);
+        line.posted = request;
+        ompi_request_set_callback(request, on_received, &line);
     }
 }
 
 int Post::on_received(ompi_request_t *request) noexcept
 {
-    auto *self = static_cast<Post *>(request->req_complete_cb_data);
+    Line &line = *static_cast<Line *>(request->req_complete_cb_data);
     const Lock lock; // letting it go handles what was taken
-    self->posted_ = nullptr;
-    if (request->req_status._cancelled != 0 || !self->open_) {
+    line.posted = nullptr;
+    if (request->req_status._cancelled != 0) {
         return OMPI_SUCCESS;
     }
+    Post &self = service().post();
     const bool more = request->req_status.MPI_ERROR == MPI_SUCCESS;
-    self->take(request);
+    self.take(line, request);
     ompi_request_free(&request);
     if (more) {
-        self->listen();
+        self.listen(line);
     }
     return 1; // the request is given back already
 }
 
-void Post::take(ompi_request_t *request)
+void Post::take(Line &line, ompi_request_t *request)
 {
     const ompi_status_public_t &status = request->req_status;
     Envelope envelope;
     if (status.MPI_ERROR != MPI_SUCCESS || status._ucount < sizeof envelope) {
         return;
     }
-    std::memcpy(&envelope, buffer_.data(), sizeof envelope);
+    const std::byte *const bytes = line.buffer.get();
+    std::memcpy(&envelope, bytes, sizeof envelope);
     if (envelope.magic != magic) {
         return;
     }
+    const opal_process_name_t name =
+        ompi_group_get_proc_name(line.comm->c_remote_group, status.MPI_SOURCE);
     Letter letter;
-    letter.from = static_cast<std::uint32_t>(status.MPI_SOURCE);
+    letter.from = id_of(name.jobid, name.vpid);
     letter.topic = static_cast<Topic>(envelope.topic);
     letter.key = envelope.key;
-    letter.body.assign(buffer_.begin() + sizeof envelope,
-                       buffer_.begin() + static_cast<std::ptrdiff_t>(status._ucount));
+    letter.body.assign(bytes + sizeof envelope, bytes + status._ucount);
     receiver_(std::move(letter));
 }
 
-void Post::send(std::uint32_t to, Topic topic, std::uint64_t key, std::span<const std::byte> body)
+void Post::send(const Route &to, Topic topic, std::uint64_t key, std::span<const std::byte> body)
 {
     const Envelope envelope{magic, static_cast<std::uint32_t>(topic), key};
     scratch_.resize(sizeof envelope + body.size());
     std::memcpy(scratch_.data(), &envelope, sizeof envelope);
     std::copy(body.begin(), body.end(), scratch_.begin() + sizeof envelope);
     ompi_request_t *request = nullptr;
-    const int rc = MCA_PML_CALL(isend(
-        scratch_.data(), scratch_.size(), &ompi_mpi_byte.dt, static_cast<int>(to),
-        process::agreement_tag, MCA_PML_BASE_SEND_STANDARD, &ompi_mpi_comm_world.comm, &request));
+    const int rc =
+        MCA_PML_CALL(isend(scratch_.data(), scratch_.size(), &ompi_mpi_byte.dt, to.rank,
+                           process::agreement_tag, MCA_PML_BASE_SEND_STANDARD, to.comm, &request));
     if (rc != OMPI_SUCCESS) {
         return;
     }

@@ -1,16 +1,19 @@
 /// \file
-/// How the processes of MPI_COMM_WORLD tell each other what concerns failures.
+/// How processes tell each other what concerns failures.
 ///
-/// All messages travel on MPI_COMM_WORLD with one tag of their own (process::agreement_tag), so
-/// that one posted receive serves all communicators and a message finds a process that does not
-/// know the communicator yet. They ride on whatever the PML is; with pml/dr they arrive whole,
-/// once.
+/// Between processes of one job all messages travel on MPI_COMM_WORLD with one tag of their own
+/// (process::agreement_tag), so that one posted receive serves all communicators and a message
+/// finds a process that does not know the communicator yet. To processes of another job they take
+/// the communicator that they are about, where one more receive is posted. They ride on whatever
+/// the PML is; with pml/dr they arrive whole, once.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -22,11 +25,24 @@ enum class Topic : std::uint32_t {
     strict_agreement = 1, ///< of one whose caller wants strict semantics
     loose_agreement = 2,
     revoked = 3,   ///< the communicator is revoked; tell the others
-    suspected = 4, ///< the sender finds no way to a process any more; `key` is its rank
+    suspected = 4, ///< the sender finds no way to a process any more; `key` is its id
+};
+
+/// The runtime's name of a process, job above rank.
+using ProcessId = std::uint64_t;
+constexpr ProcessId id_of(std::uint32_t job, std::uint32_t rank)
+{
+    return static_cast<ProcessId>(job) << 32 | rank;
+}
+
+/// A (remote) rank of a communicator.
+struct Route {
+    ompi_communicator_t *comm = nullptr;
+    int rank = 0;
 };
 
 struct Letter {
-    std::uint32_t from = 0; ///< rank in MPI_COMM_WORLD
+    ProcessId from = 0;
     Topic topic = Topic::strict_agreement;
     std::uint64_t key = 0; ///< of the communicator
     std::vector<std::byte> body;
@@ -37,14 +53,17 @@ class Post {
   public:
     using Receiver = void (*)(Letter &&letter);
 
-    /// \param largest bytes of any message's body
-    void open(std::size_t largest, Receiver receiver) noexcept;
-    /// Takes back the posted receive. What is on its way to others still leaves.
+    /// \param receiver takes what comes on any line
+    void open(Receiver receiver) noexcept { receiver_ = receiver; }
+    /// Takes back all posted receives. What is on its way to others still leaves.
     void close() noexcept;
-    bool is_open() const noexcept { return open_; }
+    bool is_open() const noexcept { return !lines_.empty(); }
+    /// Listens on this communicator, and stops. A posted receive holds the communicator.
+    void listen_on(ompi_communicator_t *comm);
+    void hang_up(ompi_communicator_t *comm) noexcept;
 
     /// A failure to send is not reported: whoever cannot be reached is reported as such otherwise.
-    void send(std::uint32_t to, Topic topic, std::uint64_t key, std::span<const std::byte> body);
+    void send(const Route &to, Topic topic, std::uint64_t key, std::span<const std::byte> body);
     /// Lets go of what has left.
     void reap() noexcept;
     bool all_sent() const noexcept { return outgoing_.empty(); }
@@ -54,14 +73,18 @@ class Post {
         ompi_request_t *request;
         std::vector<std::byte> bytes;
     };
+    /// A communicator on which a receive is posted.
+    struct Line {
+        ompi_communicator_t *comm = nullptr;
+        ompi_request_t *posted = nullptr;
+        std::unique_ptr<std::byte[]> buffer;
+    };
     static int on_received(ompi_request_t *request) noexcept;
-    void listen() noexcept;
-    void take(ompi_request_t *request);
+    void listen(Line &line) noexcept;
+    void take(Line &line, ompi_request_t *request);
 
-    bool open_ = false;
     Receiver receiver_ = nullptr;
-    ompi_request_t *posted_ = nullptr;
-    std::vector<std::byte> buffer_;
+    std::map<ompi_communicator_t *, std::unique_ptr<Line>> lines_;
     std::vector<std::byte> scratch_;
     std::list<Outgoing> outgoing_;
 };

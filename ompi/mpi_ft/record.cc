@@ -17,55 +17,127 @@ namespace {
 /// the rest is for non-blocking calls that overlap.
 constexpr std::size_t kept_calls = 16;
 
-std::uint32_t hash_of(const std::vector<std::uint32_t> &ranks)
+std::uint32_t hash_of(const std::vector<ProcessId> &ids)
 {
     std::uint32_t hash = 2166136261U; // FNV-1a
-    for (std::uint32_t rank : ranks) {
-        for (int i = 0; i < 4; ++i) {
-            hash = (hash ^ (rank & 0xff)) * 16777619U;
-            rank >>= 8;
+    for (ProcessId id : ids) {
+        for (std::size_t i = 0; i < sizeof id; ++i) {
+            hash = (hash ^ static_cast<std::uint32_t>(id & 0xff)) * 16777619U;
+            id >>= 8;
         }
     }
     return hash;
 }
 
+std::vector<ProcessId> ids_of(ompi_group_t *group)
+{
+    std::vector<ProcessId> ids;
+    for (int rank = 0; rank < group->grp_proc_count; ++rank) {
+        const opal_process_name_t name = ompi_group_get_proc_name(group, rank);
+        ids.push_back(id_of(name.jobid, name.vpid));
+    }
+    return ids;
+}
+
+std::uint32_t job_of(ProcessId id)
+{
+    return static_cast<std::uint32_t>(id >> 32);
+}
+
 } // namespace
 
 Record::Record(ompi_communicator_t *communicator)
-    : semantics(service().options.semantics), comm_(communicator)
+    : semantics(service().options.semantics),
+      comm_(communicator),
+      context_(comm_->c_contextid),
+      inter_(OMPI_COMM_IS_INTER(comm_))
 {
-    usable_ = !OMPI_COMM_IS_INTER(comm_);
-    const int size = comm_->c_local_group->grp_proc_count;
-    for (int rank = 0; rank < size; ++rank) {
-        const opal_process_name_t name = ompi_group_get_proc_name(comm_->c_local_group, rank);
-        usable_ = usable_ && name.jobid == OMPI_PROC_MY_NAME->jobid;
-        rank_of_[name.vpid] = static_cast<Rank>(rank);
-        world_of_.push_back(name.vpid);
+    ids_ = ids_of(comm_->c_local_group);
+    rank_count_ = static_cast<Rank>(ids_.size());
+    if (inter_) {
+        // First the group whose first process has the lower name: the same on both sides.
+        const std::vector<ProcessId> others = ids_of(comm_->c_remote_group);
+        rank_count_ = static_cast<Rank>(others.size());
+        const bool before = ids_.front() < others.front();
+        first_rank_ = before ? static_cast<Rank>(ids_.size()) : 0;
+        first_local_ = before ? 0 : rank_count_;
+        ids_.insert(before ? ids_.end() : ids_.begin(), others.begin(), others.end());
     }
-    self_ = static_cast<Rank>(comm_->c_my_rank);
-    key_ = static_cast<std::uint64_t>(comm_->c_contextid) << 32 | hash_of(world_of_);
-    if (usable_) {
-        shape_ = consensus::TreeShape::binomial(static_cast<Rank>(size));
+    for (const ProcessId id : ids_) {
+        foreign_ = foreign_ || job_of(id) != OMPI_PROC_MY_NAME->jobid;
+        member_of_[id] = static_cast<Rank>(member_of_.size());
     }
+    self_ = local_member(comm_->c_my_rank);
+    key_ = static_cast<std::uint64_t>(context_) << 32 | hash_of(ids_);
+    shape_ = consensus::TreeShape::binomial(size());
 }
 
 Record::~Record()
 {
-    process::forget_context(comm_->c_contextid);
-    if (survivors_ != nullptr) {
-        ompi_comm_free(&survivors_);
+    drop_inner();
+}
+
+void Record::drop_inner()
+{
+    for (ompi_communicator_t **inner : {&survivors_, &neighbours_}) {
+        if (*inner != nullptr) {
+            service().free(*inner);
+        }
     }
 }
 
-RankSet Record::members(const std::vector<std::uint32_t> &world_ranks) const
+void Record::bury()
+{
+    process::forget_context(context_);
+    drop_inner();
+    comm_ = nullptr;
+}
+
+void Record::inherit(Record &older)
+{
+    std::swap(calls_, older.calls_);
+}
+
+std::vector<int> Record::ranks_in(const RankSet &set) const
+{
+    std::vector<int> ranks;
+    for (const Rank member : set.members()) {
+        if (member >= first_rank_ && member - first_rank_ < rank_count_) {
+            ranks.push_back(static_cast<int>(member - first_rank_));
+        }
+    }
+    return ranks;
+}
+
+std::uint32_t Record::standing_index(Rank member) const
+{
+    const bool named = member >= first_rank_ && member - first_rank_ < rank_count_;
+    return named ? member - first_rank_ : rank_count_ + member - first_local_;
+}
+
+RankSet Record::members(const std::vector<ProcessId> &processes) const
 {
     RankSet set;
-    for (const std::uint32_t world : world_ranks) {
-        if (const auto found = rank_of_.find(world); found != rank_of_.end()) {
+    for (const ProcessId id : processes) {
+        if (const auto found = member_of_.find(id); found != member_of_.end()) {
             set.insert(found->second);
         }
     }
     return set;
+}
+
+Route Record::route(Rank member) const
+{
+    const ProcessId id = ids_[member];
+    if (job_of(id) == OMPI_PROC_MY_NAME->jobid) {
+        return {&ompi_mpi_comm_world.comm, static_cast<int>(static_cast<std::uint32_t>(id))};
+    }
+    if (comm_ == nullptr) {
+        return {};
+    }
+    const std::uint32_t index = standing_index(member);
+    return index < rank_count_ ? Route{comm_, static_cast<int>(index)}
+                               : Route{comm_->c_local_comm, static_cast<int>(index - rank_count_)};
 }
 
 void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSet &heard)
@@ -142,12 +214,14 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
 
 void Record::on_letter(Letter &&letter)
 {
-    const auto from = rank_of_.find(letter.from);
-    if (from == rank_of_.end()) {
+    const auto from = member_of_.find(letter.from);
+    if (from == member_of_.end()) {
         return;
     }
     if (letter.topic == Topic::revoked) {
-        revoke();
+        if (comm_ != nullptr) {
+            revoke();
+        }
         return;
     }
     const auto message = consensus::decode(letter.body, size());
@@ -156,7 +230,7 @@ void Record::on_letter(Letter &&letter)
     }
     const std::uint32_t sequence = message->instance.sequence;
     const std::uint32_t next = service().next_sequence(key_);
-    if (sequence < next && calls_.count(sequence) == 0) {
+    if (calls_.count(sequence) == 0 && (sequence < next || comm_ == nullptr)) {
         return; // all have returned from it
     }
     call(sequence, letter.topic == Topic::loose_agreement ? Semantics::loose : Semantics::strict);
@@ -171,8 +245,8 @@ void Record::carry_out(std::uint32_t sequence, Actions &actions)
     bool stop = false;
     for (Action &action : actions) {
         if (action.kind == Action::Kind::send) {
-            service().post().send(world_of_[action.to], topic_of(mine.semantics), key_,
-                                  consensus::encode(action.message));
+            service().send(route(action.to), topic_of(mine.semantics), key_,
+                           consensus::encode(action.message));
         }
         stop = stop || action.kind == Action::Kind::stop;
     }
@@ -206,43 +280,63 @@ void Record::retire()
     }
 }
 
-void Record::adopt(const RankSet &failed_set, std::uint32_t survivors_context)
+std::size_t Record::contexts_for(const RankSet &failed_set) const
 {
-    for (const Rank rank : failed_set.members()) {
-        process::set_standing(comm_->c_contextid, rank, process::Standing::recognised);
+    // A topology takes another communicator, of all.
+    return failed_set == recognised_ ? 0 : contexts_of(inter_) + (comm_->c_topo != nullptr ? 1 : 0);
+}
+
+void Record::adopt(const RankSet &failed_set, const std::vector<std::uint32_t> &contexts)
+{
+    for (const Rank member : failed_set.members()) {
+        process::set_standing(context_, standing_index(member), process::Standing::recognised);
     }
-    for (const Rank rank : heard_.minus(failed_set).members()) {
-        service().forgive(world_of_[rank]);
+    for (const Rank member : heard_.minus(failed_set).members()) {
+        service().forgive(ids_[member]);
     }
     heard_ = {};
     if (recognised_ == failed_set) {
         return;
     }
     recognised_ = failed_set;
-    if (survivors_ != nullptr) {
-        ompi_comm_free(&survivors_);
-        survivors_ = nullptr;
-    }
-    survivors_context_ = survivors_context;
-    survivor_ranks_.assign(size(), -1);
-    int next = 0;
-    for (Rank rank = 0; rank < size(); ++rank) {
-        if (!recognised_.contains(rank)) {
-            survivor_ranks_[rank] = next++;
+    drop_inner();
+    contexts_ = contexts;
+    const auto number = [&](Rank first, Rank count) {
+        std::vector<int> among(count, -1);
+        int next = 0;
+        for (const int rank : left_of(first, count)) {
+            among[static_cast<std::size_t>(rank)] = next++;
+        }
+        return among;
+    };
+    survivor_ranks_ = number(first_rank_, rank_count_);
+    local_survivor_ranks_ = inter_ ? number(first_local_, size() - rank_count_) : survivor_ranks_;
+}
+
+std::vector<int> Record::left_of(Rank first, Rank count) const
+{
+    std::vector<int> ranks;
+    for (Rank rank = 0; rank < count; ++rank) {
+        if (!recognised_.contains(first + rank)) {
+            ranks.push_back(static_cast<int>(rank));
         }
     }
+    return ranks;
+}
+
+bool Record::deserted() const
+{
+    return inter_ && recognised_.count_in(first_rank_, first_rank_ + rank_count_) == rank_count_;
 }
 
 ompi_communicator_t *Record::survivors()
 {
     if (survivors_ == nullptr) {
-        std::vector<int> ranks;
-        for (Rank rank = 0; rank < size(); ++rank) {
-            if (!recognised_.contains(rank)) {
-                ranks.push_back(static_cast<int>(rank));
-            }
-        }
-        survivors_ = make_communicator(comm_, ranks, survivors_context_);
+        const std::vector<int> ranks = left_of(first_rank_, rank_count_);
+        survivors_ = bring_to_life(
+            inter_ ? prepare_inter(comm_, left_of(first_local_, size() - rank_count_), ranks)
+                   : prepare_ranks(comm_, ranks),
+            contexts_.data());
         if (survivors_ != nullptr) {
             std::snprintf(survivors_->c_name, sizeof survivors_->c_name, "survivors of %.40s",
                           comm_->c_name);
@@ -251,17 +345,30 @@ ompi_communicator_t *Record::survivors()
     return survivors_;
 }
 
+ompi_communicator_t *Record::neighbours()
+{
+    if (neighbours_ == nullptr && comm_->c_topo != nullptr) {
+        neighbours_ = bring_to_life(prepare_twin(comm_, false), &contexts_[1]);
+        if (neighbours_ != nullptr) {
+            for (const Rank member : recognised_.members()) {
+                process::set_standing(contexts_[1], member, process::Standing::recognised);
+            }
+        }
+    }
+    return neighbours_;
+}
+
 void Record::revoke()
 {
     if (revoked) {
         return;
     }
     revoked = true;
-    process::revoke(comm_->c_contextid);
+    process::revoke(context_);
     // Everybody tells everybody: whoever lives has heard it when one that lives has.
-    for (Rank rank = 0; rank < size(); ++rank) {
-        if (rank != self_ && !dead_.contains(rank)) {
-            service().post().send(world_of_[rank], Topic::revoked, key_, {});
+    for (Rank member = 0; member < size(); ++member) {
+        if (member != self_ && !dead_.contains(member)) {
+            service().send(route(member), Topic::revoked, key_, {});
         }
     }
 }

@@ -12,6 +12,7 @@
 
 #include "ompi/mpi_ft/post.hpp"
 #include "opal/ft/consensus/agreement.hpp"
+#include "opal/process/deaths.hpp"
 
 namespace ft::validate {
 
@@ -35,6 +36,10 @@ enum class Mode : std::uint8_t {
     revoked,
 };
 
+/// A communicator's *members* are its ranks; those of an intercommunicator are both groups, one
+/// behind the other, in the same order on both sides. Agreements and sets are about members.
+/// A program can name the members of the (remote) group: their *ranks*.
+///
 /// All members are guarded by the service's lock.
 class Record {
   public:
@@ -45,10 +50,22 @@ class Record {
 
     ompi_communicator_t *communicator() const { return comm_; }
     std::uint64_t key() const { return key_; }
-    Rank size() const { return static_cast<Rank>(world_of_.size()); }
+    Rank size() const { return static_cast<Rank>(ids_.size()); }
     Rank self() const { return self_; }
-    /// All its processes are in MPI_COMM_WORLD, and it is no intercommunicator: it can agree.
-    bool usable() const { return usable_; }
+    bool inter() const { return inter_; }
+    /// It has processes of another job: messages to these take the communicator itself.
+    bool foreign() const { return foreign_; }
+    /// The communicator is gone; what was agreed is told to those who still ask.
+    void bury();
+    void inherit(Record &older);
+
+    /// How many ranks the program can name, and which member one is.
+    Rank ranks() const { return rank_count_; }
+    Rank member(int rank) const { return first_rank_ + static_cast<Rank>(rank); }
+    /// Of these members the ranks that the program can name, in rising order.
+    std::vector<int> ranks_in(const RankSet &set) const;
+    /// Members of the own group, by their rank in it.
+    Rank local_member(int rank) const { return first_local_ + static_cast<Rank>(rank); }
 
     /// Failed as far as this process knows.
     RankSet failed() const { return dead_.united(unconfirmed_); }
@@ -62,21 +79,33 @@ class Record {
     /// Takes over what has become known of failures; feeds the agreements.
     /// \param heard members that other processes find no way to
     void learn(const RankSet &dead, const RankSet &unreachable, const RankSet &heard);
-    /// Members among these processes of MPI_COMM_WORLD.
-    RankSet members(const std::vector<std::uint32_t> &world_ranks) const;
+    /// Members among these processes.
+    RankSet members(const std::vector<ProcessId> &processes) const;
+    ProcessId process(Rank member) const { return ids_[member]; }
+    /// How a message gets to a member.
+    Route route(Rank member) const;
 
     /// Begins the next agreement. `done` is called once, when it is decided, perhaps at once.
     void agree(const Brought &brought, std::function<void(const Value &)> done);
     /// Part of another process in one of the agreements.
     void on_letter(Letter &&letter);
 
+    /// How many context ids it takes to adopt this set.
+    std::size_t contexts_for(const RankSet &failed) const;
     /// The agreed set becomes the recognised one. Collectives run on a communicator of the others
-    /// with this context id from now on.
-    void adopt(const RankSet &failed, std::uint32_t survivors_context);
+    /// from now on; its context ids are those that contexts_for() wanted.
+    void adopt(const RankSet &failed, const std::vector<std::uint32_t> &contexts);
     /// A communicator of those not recognised as failed, made at first use; nullptr without memory.
     ompi_communicator_t *survivors();
-    /// Rank among the survivors of each rank, -1 for the others.
+    /// An intercommunicator of which one group has nobody left.
+    bool deserted() const;
+    /// All ranks and the topology, in a context that is as new as that of the survivors, for
+    /// collectives with neighbours: whoever is recognised as failed is like MPI_PROC_NULL there.
+    ompi_communicator_t *neighbours();
+    /// Rank among the survivors of each rank that the program can name, -1 for the others.
     const std::vector<int> &survivor_ranks() const { return survivor_ranks_; }
+    /// Of an intercommunicator: the same for the own group.
+    const std::vector<int> &local_survivor_ranks() const { return local_survivor_ranks_; }
 
     /// Every operation on the communicator ends with an error from now on, here and, by and by,
     /// everywhere.
@@ -98,12 +127,23 @@ class Record {
         return semantics == Semantics::strict ? Topic::strict_agreement : Topic::loose_agreement;
     }
 
-    ompi_communicator_t *const comm_;
+    /// Under which a member's standing is kept: its rank, or behind all ranks for the own group of
+    /// an intercommunicator.
+    std::uint32_t standing_index(Rank member) const;
+    std::vector<int> left_of(Rank first, Rank count) const;
+    void drop_inner();
+
+    ompi_communicator_t *comm_; ///< nullptr once it is gone
+    std::uint32_t context_;
     std::uint64_t key_ = 0;
     Rank self_ = 0;
-    bool usable_ = true;
-    std::vector<std::uint32_t> world_of_; ///< rank in MPI_COMM_WORLD of each rank
-    std::map<std::uint32_t, Rank> rank_of_;
+    bool inter_ = false;
+    bool foreign_ = false;
+    Rank first_rank_ = 0; ///< member that is rank 0
+    Rank rank_count_ = 0;
+    Rank first_local_ = 0; ///< member that is rank 0 of the own group
+    std::vector<ProcessId> ids_;
+    std::map<ProcessId, Rank> member_of_;
     std::shared_ptr<const consensus::TreeShape> shape_;
     RankSet dead_;        ///< by the runtime's word
     RankSet unconfirmed_; ///< this process finds no way to them
@@ -112,8 +152,10 @@ class Record {
     std::map<std::uint32_t, Call> calls_; ///< nodes stay where they are while calls are added
 
     ompi_communicator_t *survivors_ = nullptr;
-    std::uint32_t survivors_context_ = 0;
+    ompi_communicator_t *neighbours_ = nullptr;
+    std::vector<std::uint32_t> contexts_; ///< of these two
     std::vector<int> survivor_ranks_;
+    std::vector<int> local_survivor_ranks_;
 };
 
 } // namespace ft::validate

@@ -20,12 +20,18 @@ void receive_thunk(Letter &&letter)
     service().on_letter(std::move(letter));
 }
 
-/// Bytes of the longest message of an agreement: five sets as bitmaps and the fixed part.
-std::size_t longest(std::size_t size)
+/// How many communicators that are gone are still answered for. Whoever has returned from
+/// MPI_Comm_validate_all and frees the communicator may be asked by one that has not.
+constexpr std::size_t kept_buried = 16;
+
+ProcessId id_of(const process::Name &who)
 {
-    constexpr std::size_t fixed = 256;
-    constexpr std::size_t sets = 5;
-    return fixed + sets * (size / 8 + 16);
+    return validate::id_of(who.jobid, who.vpid);
+}
+
+process::Name name_of(ProcessId id)
+{
+    return {static_cast<std::uint32_t>(id >> 32), static_cast<std::uint32_t>(id)};
 }
 
 } // namespace
@@ -63,7 +69,8 @@ try {
     world_rank_ = static_cast<std::uint32_t>(ompi_mpi_comm_world.comm.c_my_rank);
     job_ = OMPI_PROC_MY_NAME->jobid;
     const Lock lock;
-    post_.open(longest(world_size_), receive_thunk);
+    post_.open(receive_thunk);
+    post_.listen_on(&ompi_mpi_comm_world.comm);
     return opal_progress_register(progress_thunk) == OPAL_SUCCESS;
 } catch (...) {
     return false;
@@ -79,22 +86,32 @@ void Service::close() noexcept
     post_.close();
 }
 
+void Service::send(const Route &to, Topic topic, std::uint64_t key, std::span<const std::byte> body)
+{
+    if (to.comm != nullptr) {
+        post_.send(to, topic, key, body);
+    }
+}
+
 Record *Service::attach(ompi_communicator_t *comm)
 {
     auto record = std::make_unique<Record>(comm);
     Record *const raw = record.get();
     records_[comm] = std::move(record);
-    if (raw->usable()) {
-        by_key_[raw->key()] = raw;
-        news_ = ~std::uint64_t{0}; // it must hear what the others have
-        std::vector<Letter> early;
-        std::swap(early, early_);
-        for (Letter &letter : early) {
-            if (letter.key == raw->key()) {
-                raw->on_letter(std::move(letter));
-            } else {
-                early_.push_back(std::move(letter));
-            }
+    Record *&named = by_key_[raw->key()];
+    if (named != nullptr) {
+        raw->inherit(*named);
+    }
+    named = raw;
+    news_ = ~std::uint64_t{0}; // it must hear what the others have
+    hold(comm);
+    std::vector<Letter> early;
+    std::swap(early, early_);
+    for (Letter &letter : early) {
+        if (letter.key == raw->key()) {
+            raw->on_letter(std::move(letter));
+        } else {
+            early_.push_back(std::move(letter));
         }
     }
     return raw;
@@ -102,11 +119,47 @@ Record *Service::attach(ompi_communicator_t *comm)
 
 void Service::detach(Record *record)
 {
-    const auto named = by_key_.find(record->key());
-    if (named != by_key_.end() && named->second == record) {
-        by_key_.erase(named);
+    const auto found = records_.find(record->communicator());
+    record->bury();
+    buried_.push_back(std::move(found->second));
+    records_.erase(found);
+    if (buried_.size() > kept_buried) {
+        Record *const oldest = buried_.front().get();
+        const auto named = by_key_.find(oldest->key());
+        if (named != by_key_.end() && named->second == oldest) {
+            by_key_.erase(named);
+        }
+        buried_.pop_front();
     }
-    records_.erase(record->communicator());
+}
+
+void Service::hold(ompi_communicator_t *comm)
+{
+    Record *record = find(comm);
+    if (record == nullptr) {
+        return;
+    }
+    if (record->foreign() && process::run_through()) {
+        post_.listen_on(comm);
+    }
+    if (OMPI_COMM_IS_INTER(comm)) {
+        hold(comm->c_local_comm);
+    }
+}
+
+void Service::let_go(ompi_communicator_t *comm) noexcept
+{
+    post_.hang_up(comm);
+    if (OMPI_COMM_IS_INTER(comm)) {
+        post_.hang_up(comm->c_local_comm);
+    }
+}
+
+void Service::free(ompi_communicator_t *&comm) noexcept
+{
+    let_go(comm);
+    ompi_comm_free(&comm);
+    comm = nullptr;
 }
 
 Record *Service::find(ompi_communicator_t *comm) const
@@ -127,10 +180,10 @@ void Service::handle_letters()
 void Service::handle(Letter &&letter)
 {
     if (letter.topic == Topic::suspected) {
-        const auto rank = static_cast<std::uint32_t>(letter.key);
-        if (rank < world_size_ && rank != world_rank_ && told_.count(rank) == 0) {
-            hearsay_.insert(rank);
-            process::declare_unreachable({job_, rank});
+        const ProcessId who = letter.key;
+        if (who != validate::id_of(job_, world_rank_) && told_.count(who) == 0) {
+            hearsay_.insert(who);
+            process::declare_unreachable(name_of(who));
         }
         return;
     }
@@ -149,42 +202,56 @@ void Service::take_news()
         return;
     }
     news_ = latest;
-    std::vector<std::uint32_t> dead;
-    std::vector<std::uint32_t> unreachable;
+    std::vector<ProcessId> dead;
+    std::vector<ProcessId> unreachable;
     for (std::size_t i = 0; i < process::death_count(); ++i) {
-        const process::Name who = process::death(i).who;
-        if (who.jobid == job_) {
-            dead.push_back(who.vpid);
-            hearsay_.erase(who.vpid);
-        }
+        dead.push_back(id_of(process::death(i).who));
+        hearsay_.erase(dead.back());
     }
     for (const process::Name &who : process::unreachable()) {
-        if (who.jobid != job_ || process::is_dead(who) || hearsay_.count(who.vpid) != 0) {
+        const ProcessId id = id_of(who);
+        if (process::is_dead(who) || hearsay_.count(id) != 0) {
             continue;
         }
-        unreachable.push_back(who.vpid);
-        if (told_.insert(who.vpid).second) {
-            // Others may wait, in a collective, for this process, which has given it up.
-            for (std::uint32_t rank = 0; rank < world_size_; ++rank) {
-                if (rank != world_rank_ && rank != who.vpid && !process::is_dead({job_, rank})) {
-                    post_.send(rank, Topic::suspected, who.vpid, {});
-                }
-            }
+        unreachable.push_back(id);
+        if (told_.insert(id).second) {
+            spread(id);
         }
     }
-    const std::vector<std::uint32_t> heard(hearsay_.begin(), hearsay_.end());
+    const std::vector<ProcessId> heard(hearsay_.begin(), hearsay_.end());
     for (const auto &[comm, record] : records_) {
-        if (record->usable()) {
-            record->learn(record->members(dead), record->members(unreachable),
-                          record->members(heard));
+        record->learn(record->members(dead), record->members(unreachable), record->members(heard));
+    }
+    for (const auto &record : buried_) {
+        record->learn(record->members(dead), record->members(unreachable), record->members(heard));
+    }
+}
+
+void Service::spread(ProcessId suspected)
+{
+    // Others may wait, in a collective, for this process, which has given it up.
+    for (std::uint32_t rank = 0; rank < world_size_; ++rank) {
+        const ProcessId id = validate::id_of(job_, rank);
+        if (rank != world_rank_ && id != suspected && !process::is_dead(name_of(id))) {
+            post_.send({&ompi_mpi_comm_world.comm, static_cast<int>(rank)}, Topic::suspected,
+                       suspected, {});
+        }
+    }
+    for (const auto &[comm, record] : records_) {
+        for (Rank member = 0; record->foreign() && member < record->size(); ++member) {
+            const ProcessId id = record->process(member);
+            const process::Name name = name_of(id);
+            if (name.jobid != job_ && id != suspected && !process::is_dead(name)) {
+                send(record->route(member), Topic::suspected, suspected, {});
+            }
         }
     }
 }
 
-void Service::forgive(std::uint32_t world_rank)
+void Service::forgive(ProcessId who)
 {
-    if (hearsay_.erase(world_rank) != 0) {
-        process::withdraw_unreachable({job_, world_rank});
+    if (hearsay_.erase(who) != 0) {
+        process::withdraw_unreachable(name_of(who));
     }
 }
 

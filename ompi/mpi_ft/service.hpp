@@ -43,11 +43,19 @@ class Service {
     bool open() noexcept;
     void close() noexcept;
     bool is_open() const { return post_.is_open(); }
+    /// Posts a letter; to nobody when there is no way any more.
+    void send(const Route &to, Topic topic, std::uint64_t key, std::span<const std::byte> body);
     Post &post() { return post_; }
 
     /// A communicator comes to be, and goes.
     Record *attach(ompi_communicator_t *comm);
     void detach(Record *record);
+    /// Before a communicator is freed: what the library has posted on it holds it.
+    void let_go(ompi_communicator_t *comm) noexcept;
+    /// The other way round, when it was not freed.
+    void hold(ompi_communicator_t *comm);
+    /// Frees a communicator that the library has made.
+    void free(ompi_communicator_t *&comm) noexcept;
     /// nullptr when the communicator is none of those.
     Record *find(ompi_communicator_t *comm) const;
 
@@ -56,7 +64,7 @@ class Service {
     /// Takes over what opal/process knows.
     void take_news();
     /// What another process said of this one was not agreed to.
-    void forgive(std::uint32_t world_rank);
+    void forgive(ProcessId who);
     int progress() noexcept;
 
     /// The next number of an agreement on the group that `key` names. Goes on when a communicator
@@ -66,20 +74,19 @@ class Service {
     /// Others hold this process for failed: it ends here.
     [[noreturn]] void stop_self() noexcept;
 
-    std::uint32_t world_size() const { return world_size_; }
-    std::uint32_t world_rank() const { return world_rank_; }
-
   private:
     void handle(Letter &&letter);
+    void spread(ProcessId suspected);
 
     Post post_;
     std::map<ompi_communicator_t *, std::unique_ptr<Record>> records_;
     std::map<std::uint64_t, Record *> by_key_;
     std::map<std::uint64_t, std::uint32_t> sequences_;
-    std::vector<Letter> early_; ///< for communicators that are not known here yet
+    std::deque<std::unique_ptr<Record>> buried_; ///< of communicators that are gone
+    std::vector<Letter> early_;                  ///< for communicators that are not known here yet
     std::deque<Letter> inbox_;
-    std::set<std::uint32_t> hearsay_; ///< unreachable for others, by rank in MPI_COMM_WORLD
-    std::set<std::uint32_t> told_;    ///< of which this process has told the others
+    std::set<ProcessId> hearsay_; ///< unreachable for others
+    std::set<ProcessId> told_;    ///< of which this process has told the others
     std::uint64_t news_ = 0;
     std::uint32_t world_size_ = 0;
     std::uint32_t world_rank_ = 0;

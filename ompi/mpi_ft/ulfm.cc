@@ -23,11 +23,11 @@ Brought brought_for(int flag)
 }
 
 /// The lock is held.
-void acknowledge(Record &record, const RankSet &ranks)
+void acknowledge(Record &record, const RankSet &members)
 {
-    record.acknowledged.unite(ranks);
-    for (const Rank rank : ranks.members()) {
-        process::set_standing(record.communicator()->c_contextid, rank,
+    record.acknowledged.unite(members);
+    for (const int rank : record.ranks_in(members)) {
+        process::set_standing(record.communicator()->c_contextid, static_cast<std::uint32_t>(rank),
                               process::Standing::acknowledged);
     }
 }
@@ -94,15 +94,28 @@ int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm)
             return MPI_ERR_ARG;
         }
         *newcomm = MPI_COMM_NULL;
-        const Agreed agreed = agree_with_contexts(record, true, Semantics::strict,
-                                                  [](const Value &) { return std::size_t{1}; });
-        std::vector<int> ranks;
-        for (Rank rank = 0; rank < record.size(); ++rank) {
-            if (!agreed.value.failed.contains(rank)) {
-                ranks.push_back(static_cast<int>(rank));
+        const Agreed agreed =
+            agree_with_contexts(record, true, Semantics::strict,
+                                [&](const Value &) { return contexts_of(record.inter()); });
+        const auto left = [&](Rank first, Rank count) {
+            std::vector<int> ranks;
+            for (Rank rank = 0; rank < count; ++rank) {
+                if (!agreed.value.failed.contains(first + rank)) {
+                    ranks.push_back(static_cast<int>(rank));
+                }
             }
+            return ranks;
+        };
+        const std::vector<int> ranks = left(record.member(0), record.ranks());
+        if (ranks.empty()) {
+            return MPI_ERR_RANK_FAIL_STOP; // an intercommunicator needs two groups
         }
-        *newcomm = make_communicator(comm, ranks, agreed.contexts.front());
+        *newcomm = bring_to_life(
+            record.inter()
+                ? prepare_inter(comm, left(record.local_member(0), record.size() - record.ranks()),
+                                ranks)
+                : prepare_ranks(comm, ranks),
+            agreed.contexts.data());
         return *newcomm == nullptr ? MPI_ERR_NO_MEM : MPI_SUCCESS;
     });
 }
@@ -124,7 +137,7 @@ int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failed)
             return MPI_ERR_ARG;
         }
         const Lock lock;
-        return group_of(comm, record.acknowledged, failed);
+        return group_of(record, record.acknowledged, failed);
     });
 }
 
@@ -136,7 +149,7 @@ int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed)
         }
         catch_up();
         const Lock lock;
-        return group_of(comm, record.failed(), failed);
+        return group_of(record, record.failed(), failed);
     });
 }
 

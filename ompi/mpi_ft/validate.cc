@@ -7,31 +7,28 @@ namespace ft::validate {
 
 namespace {
 
-int state_of(const Record &record, Rank rank)
+MPI_Rank_info info_of(const Record &record, int rank)
 {
-    if (!record.failed().contains(rank) && !record.recognised().contains(rank)) {
-        return MPI_RANK_OK;
+    const Rank member = record.member(rank);
+    int state = MPI_RANK_OK;
+    if (record.failed().contains(member) || record.recognised().contains(member)) {
+        const auto standing =
+            process::standing(record.communicator()->c_contextid, static_cast<std::uint32_t>(rank));
+        state = standing == process::Standing::recognised ? MPI_RANK_NULL : MPI_RANK_FAILED;
     }
-    const auto standing = process::standing(record.communicator()->c_contextid, rank);
-    return standing == process::Standing::recognised ? MPI_RANK_NULL : MPI_RANK_FAILED;
+    return {rank, state, 0};
 }
 
-MPI_Rank_info info_of(const Record &record, Rank rank)
+bool names(const Record &record, int rank)
 {
-    return {static_cast<int>(rank), state_of(record, rank), 0};
-}
-
-/// Collectives among others than before need a context id of their own.
-std::size_t contexts_for(const Record &record, const Value &value)
-{
-    return value.failed == record.recognised() ? 0 : 1;
+    return rank >= 0 && static_cast<Rank>(rank) < record.ranks();
 }
 
 int adopt(Record &record, const Agreed &agreed, int *outcount)
 {
     const Lock lock;
-    record.adopt(agreed.value.failed, agreed.contexts.empty() ? 0 : agreed.contexts.front());
-    *outcount = static_cast<int>(agreed.value.failed.count());
+    record.adopt(agreed.value.failed, agreed.contexts);
+    *outcount = static_cast<int>(record.ranks_in(agreed.value.failed).size());
     return MPI_SUCCESS;
 }
 
@@ -51,7 +48,7 @@ struct Validation {
         brought.semantics = self->record.semantics;
         brought.flags = self->offer->mask() | all_well;
         self->record.agree(brought, [self](const Value &value) {
-            const std::size_t wanted = contexts_for(self->record, value);
+            const std::size_t wanted = self->record.contexts_for(value.failed);
             Agreed agreed{value, self->offer->take(value.flags, wanted)};
             self->offer.reset();
             if (agreed.contexts.size() < wanted) {
@@ -78,8 +75,9 @@ int MPI_Comm_validate_all(MPI_Comm comm, int *outcount)
             return MPI_ERR_ARG;
         }
         const Agreed agreed =
-            agree_with_contexts(record, true, record.semantics,
-                                [&](const Value &value) { return contexts_for(record, value); });
+            agree_with_contexts(record, true, record.semantics, [&](const Value &value) {
+                return record.contexts_for(value.failed);
+            });
         return adopt(record, agreed, outcount);
     });
 }
@@ -107,12 +105,12 @@ int MPI_Comm_validate_rank(MPI_Comm comm, int rank, MPI_Rank_info *info)
         if (info == nullptr) {
             return MPI_ERR_ARG;
         }
-        if (rank < 0 || static_cast<Rank>(rank) >= record.size()) {
+        if (!names(record, rank)) {
             return MPI_ERR_RANK;
         }
         catch_up();
         const Lock lock;
-        *info = info_of(record, static_cast<Rank>(rank));
+        *info = info_of(record, rank);
         return MPI_SUCCESS;
     });
 }
@@ -128,7 +126,8 @@ int MPI_Comm_validate(MPI_Comm comm, int incount, int *outcount, MPI_Rank_info i
         }
         catch_up();
         const Lock lock;
-        const std::vector<Rank> failed = record.failed().united(record.recognised()).members();
+        const std::vector<int> failed =
+            record.ranks_in(record.failed().united(record.recognised()));
         *outcount = static_cast<int>(failed.size());
         for (std::size_t i = 0; i < failed.size() && i < static_cast<std::size_t>(incount); ++i) {
             infos[i] = info_of(record, failed[i]);
@@ -147,7 +146,7 @@ int MPI_Comm_validate_clear(MPI_Comm comm, int incount, MPI_Rank_info infos[])
             return MPI_ERR_COUNT;
         }
         for (int i = 0; i < incount; ++i) {
-            if (infos[i].rank < 0 || static_cast<Rank>(infos[i].rank) >= record.size()) {
+            if (!names(record, infos[i].rank)) {
                 return MPI_ERR_RANK;
             }
         }
@@ -155,9 +154,9 @@ int MPI_Comm_validate_clear(MPI_Comm comm, int incount, MPI_Rank_info infos[])
         const Lock lock;
         const RankSet failed = record.failed();
         for (int i = 0; i < incount; ++i) {
-            const Rank rank = static_cast<Rank>(infos[i].rank);
-            if (failed.contains(rank)) {
-                ft::process::set_standing(comm->c_contextid, rank,
+            const int rank = infos[i].rank;
+            if (failed.contains(record.member(rank))) {
+                ft::process::set_standing(comm->c_contextid, static_cast<std::uint32_t>(rank),
                                           ft::process::Standing::recognised);
             }
             infos[i] = info_of(record, rank);

@@ -3,7 +3,7 @@
 // usage: calls failures       rank 1 of at least four dies: local recognition, groups of failed
 //                             ranks, communicators made and freed meanwhile
 //        calls threads        two threads validate a communicator each, rank 1 dies meanwhile
-//        calls unsupported    MPI_COMM_NULL, null pointers, an intercommunicator: errors
+//        calls unsupported    MPI_COMM_NULL, null pointers, ranks that are none: errors
 //        calls early          a call before MPI_Init: ends the program
 //        calls calm           validates, whatever the PML
 #include "check.hpp"
@@ -155,16 +155,7 @@ void unsupported()
     MPI_Rank_info info{};
     is(MPI_Comm_validate_rank(MPI_COMM_WORLD, size, &info), MPI_ERR_RANK, "no rank");
     is(MPI_Comm_validate(MPI_COMM_WORLD, -1, &count, &info), MPI_ERR_COUNT, "a negative count");
-    MPI_Comm half = MPI_COMM_NULL;
-    MPI_Comm both = MPI_COMM_NULL;
-    is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, 0, &half), MPI_SUCCESS, "split");
-    is(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, me % 2 == 0 ? 1 : 0, 8, &both), MPI_SUCCESS,
-       "intercomm_create");
-    MPI_Comm_set_errhandler(both, MPI_ERRORS_RETURN);
-    is(MPI_Comm_validate_all(both, &count), MPI_ERR_UNSUPPORTED_OPERATION, "an intercommunicator");
     is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "afterwards");
-    MPI_Comm_free(&both);
-    MPI_Comm_free(&half);
 }
 
 void calm()

@@ -56,6 +56,12 @@ struct Scratch {
     std::vector<int> places[2];
     std::vector<ompi_datatype_t *> types[2];
     std::unique_ptr<char[]> bytes;
+    /// What is to be copied to the program's buffer when the collective has succeeded.
+    char *from = nullptr;
+    char *into = nullptr;
+    int count = 0;
+    ompi_datatype_t *type = nullptr;
+    void hand_over() const noexcept;
 };
 
 /// Fills the function table of a module.

@@ -17,18 +17,30 @@ using Request = ompi_request_t **;
 /// One call among the survivors.
 class Among {
   public:
-    explicit Among(Module &module) : module_(module), scratch_(std::make_unique<Scratch>())
+    Among(Module &module, bool neighbours) : module_(module), scratch_(std::make_unique<Scratch>())
     {
         const validate::Lock lock;
-        comm = module.record->survivors();
+        deserted = module.record->deserted();
+        if (!deserted) {
+            comm = neighbours ? module.record->neighbours() : module.record->survivors();
+        }
         ranks_ = &module.record->survivor_ranks();
     }
-    Comm comm;
+    Comm comm = nullptr;
+    bool deserted; ///< nobody is left on the other side of an intercommunicator
     Scratch &scratch() { return *scratch_; }
     const std::vector<int> &ranks() const { return *ranks_; }
     int size() const { return static_cast<int>(ranks_->size()); }
     bool has(int rank) const { return (*ranks_)[static_cast<std::size_t>(rank)] >= 0; }
-    int rank(int root) const { return (*ranks_)[static_cast<std::size_t>(root)]; }
+    /// An intercommunicator's root is MPI_ROOT in its own group, and for the others of that
+    /// MPI_PROC_NULL.
+    bool has_root(int root) const { return root < 0 || has(root); }
+    int root(int root) const { return root < 0 ? root : (*ranks_)[static_cast<std::size_t>(root)]; }
+    /// Whether this process is the root.
+    bool here(int root) const
+    {
+        return module_.record->inter() ? root == MPI_ROOT : module_.comm->c_my_rank == root;
+    }
 
     /// The survivors' entries of an array that has one for each rank.
     int *pick(std::vector<int> &into, const int *all)
@@ -91,11 +103,52 @@ class Among {
         return base;
     }
 
+    /// For a reduction over the other group of an intercommunicator that is scattered over the own
+    /// one. The other group does not know which elements were for failed ranks, so all are
+    /// reduced; a survivor takes those for the failed behind it, and the first those before it.
+    /// \param counts for each rank of the own group
+    /// \return where the result goes instead of `into`
+    char *absorb(const int *counts, char *into, Type type)
+    {
+        const std::vector<int> &own = module_.record->local_survivor_ranks();
+        std::vector<int> &merged = scratch_->counts[0];
+        int before = 0;
+        for (std::size_t r = 0; r < own.size(); ++r) {
+            if (own[r] >= 0) {
+                merged.push_back(counts[r] + (merged.empty() ? before : 0));
+            } else if (merged.empty()) {
+                before += counts[r];
+            } else {
+                merged.back() += counts[r];
+            }
+        }
+        const auto self = static_cast<std::size_t>(module_.comm->c_my_rank);
+        const auto place = static_cast<std::size_t>(own[self]);
+        ptrdiff_t gap = 0;
+        const ptrdiff_t span =
+            opal_datatype_span(&type->super, static_cast<std::size_t>(merged[place]), &gap);
+        scratch_->bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
+        ptrdiff_t lower = 0;
+        ptrdiff_t extent = 0;
+        ompi_datatype_get_extent(type, &lower, &extent);
+        char *const base = scratch_->bytes.get() - gap;
+        scratch_->from = base + (place == 0 ? before * extent : 0);
+        scratch_->into = into;
+        scratch_->count = counts[self];
+        scratch_->type = type;
+        return base;
+    }
+
     /// The end of the call.
     int end(int rc, Request request)
     {
-        return request == nullptr ? module_.result(rc)
-                                  : module_.watch(rc, request, scratch_.release());
+        if (request != nullptr) {
+            return module_.watch(rc, request, scratch_.release());
+        }
+        if (rc == OMPI_SUCCESS) {
+            scratch_->hand_over();
+        }
+        return module_.result(rc);
     }
     int refuse(int error, Request request)
     {
@@ -120,16 +173,26 @@ class Among {
                                                      among.comm->c_coll->coll_i##name##_module),   \
               request)
 
+/// \return what a call ends with that cannot run at all, with its request
+int refused(const Module &module, Request request) noexcept
+{
+    if (request != nullptr) {
+        *request = &ompi_request_null.request;
+    }
+    return module.mode == Mode::revoked ? MPIX_ERR_REVOKED : MPI_ERR_RANK_FAIL_STOP;
+}
+
+/// \param neighbours whether it runs among all ranks, those that failed being like MPI_PROC_NULL
 template <class Call>
-int survive(Module &module, Request request, Call call) noexcept
+int survive(Module &module, Request request, Call call, bool neighbours = false) noexcept
 try {
     if (module.mode != Mode::survivors) {
-        if (request != nullptr) {
-            *request = &ompi_request_null.request;
-        }
-        return module.mode == Mode::revoked ? MPIX_ERR_REVOKED : MPI_ERR_RANK_FAIL_STOP;
+        return refused(module, request);
     }
-    Among among(module);
+    Among among(module, neighbours);
+    if (among.deserted) {
+        return refused(module, request);
+    }
     return among.comm == nullptr ? among.refuse(MPI_ERR_NO_MEM, request) : call(among);
 } catch (...) {
     return MPI_ERR_NO_MEM;
@@ -140,8 +203,8 @@ template <class Call>
 int survive_rooted(Module &module, int root, Request request, Call call) noexcept
 {
     return survive(module, request, [&](Among &among) {
-        return among.has(root) ? call(among, among.rank(root))
-                               : among.refuse(MPI_ERR_RANK_FAIL_STOP, request);
+        return among.has_root(root) ? call(among, among.root(root))
+                                    : among.refuse(MPI_ERR_RANK_FAIL_STOP, request);
     });
 }
 
@@ -198,7 +261,7 @@ int late_gatherv(Module &m, Request request, const void *from, int send_count, T
 {
     return survive_rooted(m, root, request, [&](Among &among, int to) {
         Scratch &s = among.scratch();
-        const bool here = m.comm->c_my_rank == root;
+        const bool here = among.here(root);
         const int *c = here ? among.pick(s.counts[0], counts) : nullptr;
         const int *p = here ? among.pick(s.places[0], places) : nullptr;
         return FT_CALL(gatherv, from, send_count, send_type, into, c, p, type, to);
@@ -210,7 +273,7 @@ int late_gather(Module &m, Request request, const void *from, int send_count, Ty
 {
     return survive_rooted(m, root, request, [&](Among &among, int to) {
         Scratch &s = among.scratch();
-        if (m.comm->c_my_rank == root && !among.spread(0, count)) {
+        if (among.here(root) && !among.spread(0, count)) {
             return among.refuse(MPI_ERR_COUNT, request);
         }
         return FT_CALL(gatherv, from, send_count, send_type, into, s.counts[0].data(),
@@ -224,7 +287,7 @@ int late_scatterv(Module &m, Request request, const void *from, const int *count
 {
     return survive_rooted(m, root, request, [&](Among &among, int to) {
         Scratch &s = among.scratch();
-        const bool here = m.comm->c_my_rank == root;
+        const bool here = among.here(root);
         const int *c = here ? among.pick(s.counts[0], counts) : nullptr;
         const int *p = here ? among.pick(s.places[0], places) : nullptr;
         return FT_CALL(scatterv, from, c, p, send_type, into, count, type, to);
@@ -236,7 +299,7 @@ int late_scatter(Module &m, Request request, const void *from, int send_count, T
 {
     return survive_rooted(m, root, request, [&](Among &among, int to) {
         Scratch &s = among.scratch();
-        if (m.comm->c_my_rank == root && !among.spread(0, send_count)) {
+        if (among.here(root) && !among.spread(0, send_count)) {
             return among.refuse(MPI_ERR_COUNT, request);
         }
         return FT_CALL(scatterv, from, s.counts[0].data(), s.places[0].data(), send_type, into,
@@ -319,6 +382,10 @@ int late_reduce_scatter(Module &m, Request request, const void *from, void *into
 {
     return survive(m, request, [&](Among &among) {
         Scratch &s = among.scratch();
+        if (m.record->inter()) {
+            char *result = among.absorb(counts, static_cast<char *>(into), type);
+            return FT_CALL(reduce_scatter, from, result, s.counts[0].data(), type, op);
+        }
         const void *packed = among.pack(from == MPI_IN_PLACE ? into : from, counts, type);
         const int *c = among.pick(s.counts[0], counts);
         return FT_CALL(reduce_scatter, packed, into, c, type, op);
@@ -330,11 +397,75 @@ int late_reduce_scatter_block(Module &m, Request request, const void *from, void
 {
     return survive(m, request, [&](Among &among) {
         Scratch &s = among.scratch();
-        s.counts[0].assign(static_cast<std::size_t>(among.size()), count);
-        const void *packed =
-            among.pack(from == MPI_IN_PLACE ? into : from, s.counts[0].data(), type);
+        const std::vector<int> counts(m.record->local_survivor_ranks().size(), count);
+        if (m.record->inter()) { // the survivors' blocks are not of one size any more
+            char *result = among.absorb(counts.data(), static_cast<char *>(into), type);
+            return FT_CALL(reduce_scatter, from, result, s.counts[0].data(), type, op);
+        }
+        const void *packed = among.pack(from == MPI_IN_PLACE ? into : from, counts.data(), type);
         return FT_CALL(reduce_scatter_block, packed, into, count, type, op);
     });
+}
+
+int late_neighbor_allgather(Module &m, Request request, const void *from, int send_count,
+                            Type send_type, void *into, int count, Type type) noexcept
+{
+    return survive(
+        m, request,
+        [&](Among &among) {
+            return FT_CALL(neighbor_allgather, from, send_count, send_type, into, count, type);
+        },
+        true);
+}
+
+int late_neighbor_allgatherv(Module &m, Request request, const void *from, int send_count,
+                             Type send_type, void *into, const int *counts, const int *places,
+                             Type type) noexcept
+{
+    return survive(
+        m, request,
+        [&](Among &among) {
+            return FT_CALL(neighbor_allgatherv, from, send_count, send_type, into, counts, places,
+                           type);
+        },
+        true);
+}
+
+int late_neighbor_alltoall(Module &m, Request request, const void *from, int send_count,
+                           Type send_type, void *into, int count, Type type) noexcept
+{
+    return survive(
+        m, request,
+        [&](Among &among) {
+            return FT_CALL(neighbor_alltoall, from, send_count, send_type, into, count, type);
+        },
+        true);
+}
+
+int late_neighbor_alltoallv(Module &m, Request request, const void *from, const int *send_counts,
+                            const int *send_places, Type send_type, void *into, const int *counts,
+                            const int *places, Type type) noexcept
+{
+    return survive(
+        m, request,
+        [&](Among &among) {
+            return FT_CALL(neighbor_alltoallv, from, send_counts, send_places, send_type, into,
+                           counts, places, type);
+        },
+        true);
+}
+
+int late_neighbor_alltoallw(Module &m, Request request, const void *from, const int *send_counts,
+                            const MPI_Aint *send_places, Types send_types, void *into,
+                            const int *counts, const MPI_Aint *places, Types types) noexcept
+{
+    return survive(
+        m, request,
+        [&](Among &among) {
+            return FT_CALL(neighbor_alltoallw, from, send_counts, send_places, send_types, into,
+                           counts, places, types);
+        },
+        true);
 }
 
 #undef FT_CALL
@@ -382,6 +513,11 @@ FT_ENTRY(bcast)
 FT_ENTRY(exscan)
 FT_ENTRY(gather)
 FT_ENTRY(gatherv)
+FT_ENTRY(neighbor_allgather)
+FT_ENTRY(neighbor_allgatherv)
+FT_ENTRY(neighbor_alltoall)
+FT_ENTRY(neighbor_alltoallv)
+FT_ENTRY(neighbor_alltoallw)
 FT_ENTRY(reduce)
 FT_ENTRY(reduce_scatter)
 FT_ENTRY(reduce_scatter_block)
@@ -405,6 +541,11 @@ void set_functions(Module &module) noexcept
     Entry_exscan::set(module, late_exscan);
     Entry_gather::set(module, late_gather);
     Entry_gatherv::set(module, late_gatherv);
+    Entry_neighbor_allgather::set(module, late_neighbor_allgather);
+    Entry_neighbor_allgatherv::set(module, late_neighbor_allgatherv);
+    Entry_neighbor_alltoall::set(module, late_neighbor_alltoall);
+    Entry_neighbor_alltoallv::set(module, late_neighbor_alltoallv);
+    Entry_neighbor_alltoallw::set(module, late_neighbor_alltoallw);
     Entry_reduce::set(module, late_reduce);
     Entry_reduce_scatter::set(module, late_reduce_scatter);
     Entry_reduce_scatter_block::set(module, late_reduce_scatter_block);

@@ -90,7 +90,7 @@ bool wanted() noexcept
 
 mca_coll_base_module_t *query(ompi_communicator_t *comm, int *level) noexcept
 {
-    if (priority < 0 || OMPI_COMM_IS_INTER(comm) || !wanted()) {
+    if (priority < 0 || !wanted()) {
         return nullptr;
     }
     if (comm != &ompi_mpi_comm_world.comm && !validate::service().is_open()) {

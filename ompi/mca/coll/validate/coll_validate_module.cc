@@ -6,8 +6,25 @@ namespace ft::coll {
 
 namespace {
 
-/// Every collective that coll/validate stands above.
-#define FT_FOR_EACH_COLLECTIVE(DO)                                                                 \
+/// Every collective that coll/validate stands above. Intercommunicators have none of the first.
+#define FT_FOR_EACH_SCAN(DO)                                                                       \
+    DO(exscan)                                                                                     \
+    DO(scan)                                                                                       \
+    DO(iexscan)                                                                                    \
+    DO(iscan)
+/// These may be missing where there is no topology.
+#define FT_FOR_EACH_NEIGHBORHOOD(DO)                                                               \
+    DO(neighbor_allgather)                                                                         \
+    DO(neighbor_allgatherv)                                                                        \
+    DO(neighbor_alltoall)                                                                          \
+    DO(neighbor_alltoallv)                                                                         \
+    DO(neighbor_alltoallw)                                                                         \
+    DO(ineighbor_allgather)                                                                        \
+    DO(ineighbor_allgatherv)                                                                       \
+    DO(ineighbor_alltoall)                                                                         \
+    DO(ineighbor_alltoallv)                                                                        \
+    DO(ineighbor_alltoallw)
+#define FT_FOR_EACH_OTHER(DO)                                                                      \
     DO(allgather)                                                                                  \
     DO(allgatherv)                                                                                 \
     DO(allreduce)                                                                                  \
@@ -16,13 +33,11 @@ namespace {
     DO(alltoallw)                                                                                  \
     DO(barrier)                                                                                    \
     DO(bcast)                                                                                      \
-    DO(exscan)                                                                                     \
     DO(gather)                                                                                     \
     DO(gatherv)                                                                                    \
     DO(reduce)                                                                                     \
     DO(reduce_scatter)                                                                             \
     DO(reduce_scatter_block)                                                                       \
-    DO(scan)                                                                                       \
     DO(scatter)                                                                                    \
     DO(scatterv)                                                                                   \
     DO(iallgather)                                                                                 \
@@ -33,15 +48,15 @@ namespace {
     DO(ialltoallw)                                                                                 \
     DO(ibarrier)                                                                                   \
     DO(ibcast)                                                                                     \
-    DO(iexscan)                                                                                    \
     DO(igather)                                                                                    \
     DO(igatherv)                                                                                   \
     DO(ireduce)                                                                                    \
     DO(ireduce_scatter)                                                                            \
     DO(ireduce_scatter_block)                                                                      \
-    DO(iscan)                                                                                      \
     DO(iscatter)                                                                                   \
     DO(iscatterv)
+#define FT_FOR_EACH_COLLECTIVE(DO)                                                                 \
+    FT_FOR_EACH_SCAN(DO) FT_FOR_EACH_NEIGHBORHOOD(DO) FT_FOR_EACH_OTHER(DO)
 
 void construct(opal_object_t *object) noexcept
 {
@@ -111,14 +126,21 @@ try {
     module.below = *comm->c_coll;
     module.comm = comm;
     bool complete = true;
+    // What is not there below is not there above.
 #define FT_RETAIN(name)                                                                            \
     if (module.below.coll_##name##_module == nullptr) {                                            \
-        complete = false;                                                                          \
+        module.coll_##name = nullptr;                                                              \
     } else {                                                                                       \
         OBJ_RETAIN(module.below.coll_##name##_module);                                             \
     }
     FT_FOR_EACH_COLLECTIVE(FT_RETAIN)
 #undef FT_RETAIN
+#define FT_NEED(name) complete = complete && module.coll_##name != nullptr;
+    FT_FOR_EACH_OTHER(FT_NEED)
+    if (!OMPI_COMM_IS_INTER(comm)) {
+        FT_FOR_EACH_SCAN(FT_NEED)
+    }
+#undef FT_NEED
     if (!complete) {
         return OMPI_ERR_NOT_FOUND; // somebody switched off what this module stands upon
     }
@@ -139,7 +161,9 @@ try {
 int ended(ompi_request_t *request) noexcept
 {
     const std::unique_ptr<Scratch> scratch(static_cast<Scratch *>(request->req_complete_cb_data));
-    if (request->req_status.MPI_ERROR != MPI_SUCCESS) {
+    if (request->req_status.MPI_ERROR == MPI_SUCCESS) {
+        scratch->hand_over();
+    } else {
         Module &module = *scratch->module;
         request->req_status.MPI_ERROR = module.failure(request->req_status.MPI_ERROR);
         // Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
@@ -175,6 +199,13 @@ try {
     return Mode::broken;
 }
 
+void Scratch::hand_over() const noexcept
+{
+    if (into != nullptr && count != 0) {
+        ompi_datatype_copy_content_same_ddt(type, count, into, from);
+    }
+}
+
 int Module::failure(int rc) noexcept
 {
     switch (look()) {
@@ -197,6 +228,9 @@ int Module::watch(int rc, ompi_request_t **request, Scratch *scratch) noexcept
         return failure(rc);
     }
     if (REQUEST_COMPLETE(*request)) {
+        if (kept) {
+            kept->hand_over();
+        }
         return rc;
     }
     if (!kept) {

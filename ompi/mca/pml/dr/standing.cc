@@ -16,16 +16,52 @@ constexpr bool users_tag(int tag) noexcept
     return tag >= 0 || tag == OMPI_ANY_TAG;
 }
 
-/// Where a process stands in the (remote) group of a communicator, -1 when it is not in it.
-int rank_in(ompi_communicator_t *comm, const process::Name &who) noexcept
+/// Where a process stands in a group, -1 when it is not in it.
+int rank_in(ompi_group_t *group, const process::Name &who) noexcept
 {
-    for (int rank = 0; rank < comm->c_remote_group->grp_proc_count; ++rank) {
-        const opal_process_name_t name = ompi_group_get_proc_name(comm->c_remote_group, rank);
+    for (int rank = 0; rank < group->grp_proc_count; ++rank) {
+        const opal_process_name_t name = ompi_group_get_proc_name(group, rank);
         if (name.jobid == who.jobid && name.vpid == who.vpid) {
             return rank;
         }
     }
     return -1;
+}
+
+/// The intercommunicator to which a communicator belongs as that of its own group, nullptr for
+/// others.
+ompi_communicator_t *owner_of(ompi_communicator_t *comm) noexcept
+{
+    for (int i = 0; i < opal_pointer_array_get_size(&ompi_mpi_communicators); ++i) {
+        auto *other = static_cast<ompi_communicator_t *>(
+            opal_pointer_array_get_item(&ompi_mpi_communicators, i));
+        if (other != nullptr && OMPI_COMM_IS_INTER(other) && other->c_local_comm == comm) {
+            return other;
+        }
+    }
+    return nullptr;
+}
+
+/// What a failed process is to a communicator.
+struct Place {
+    int rank = -1; ///< by which a program can name it
+    bool member = false;
+    process::Standing standing = process::Standing::unknown;
+};
+
+Place place_of(ompi_communicator_t *comm, const process::Name &who) noexcept
+{
+    const int rank = rank_in(comm->c_remote_group, who);
+    int index = rank;
+    if (rank < 0 && OMPI_COMM_IS_INTER(comm)) {
+        // Behind the ranks of the remote group (ompi/mpi_ft/record.hpp).
+        const int own = rank_in(comm->c_local_group, who);
+        index = own < 0 ? -1 : comm->c_remote_group->grp_proc_count + own;
+    }
+    if (index < 0) {
+        return {};
+    }
+    return {rank, true, process::standing(comm->c_contextid, static_cast<std::uint32_t>(index))};
 }
 
 const Trouble &trouble_of(CommState &comm) noexcept
@@ -38,14 +74,17 @@ const Trouble &trouble_of(CommState &comm) noexcept
     trouble = {news, false, false, false};
     const std::uint32_t context = comm.communicator()->c_contextid;
     trouble.revoked = process::is_revoked(context);
+    // Collectives of an intercommunicator run partly on a communicator of the own group, and wait
+    // there for those that have given up on the intercommunicator.
+    ompi_communicator_t *const owner = owner_of(comm.communicator());
     const auto consider = [&](const process::Name &who) {
-        const int rank = rank_in(comm.communicator(), who);
-        if (rank < 0) {
-            return;
+        const Place place = place_of(comm.communicator(), who);
+        trouble.unrecognised |= place.member && place.standing != process::Standing::recognised;
+        trouble.unacknowledged |= place.rank >= 0 && place.standing == process::Standing::unknown;
+        if (owner != nullptr) {
+            const Place there = place_of(owner, who);
+            trouble.unrecognised |= there.member && there.standing != process::Standing::recognised;
         }
-        const auto standing = process::standing(context, static_cast<std::uint32_t>(rank));
-        trouble.unrecognised |= standing != process::Standing::recognised;
-        trouble.unacknowledged |= standing == process::Standing::unknown;
     };
     for (std::size_t i = 0; i < process::death_count(); ++i) {
         consider(process::death(i).who);
@@ -67,8 +106,12 @@ int refusal(CommState &comm, int peer, int tag) noexcept
     if (trouble.revoked) {
         return MPIX_ERR_REVOKED;
     }
-    if (!users_tag(tag)) {
-        return trouble.unrecognised ? MPI_ERR_RANK_FAIL_STOP : MPI_SUCCESS;
+    // With a tag of Open MPI's own, a recognised rank is met by collectives among neighbours.
+    if (!users_tag(tag) && trouble.unrecognised) {
+        return MPI_ERR_RANK_FAIL_STOP;
+    }
+    if (peer == OMPI_ANY_SOURCE && !users_tag(tag)) {
+        return MPI_SUCCESS;
     }
     if (peer == OMPI_ANY_SOURCE) {
         return trouble.unacknowledged && process::run_through() ? MPI_ERR_RANK_FAIL_STOP
