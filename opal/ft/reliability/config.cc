@@ -72,6 +72,7 @@ Counters &Counters::operator+=(const Counters &other) noexcept
     retransmitted_nack += other.retransmitted_nack;
     retransmitted_failover += other.retransmitted_failover;
     retransmitted_spurious += other.retransmitted_spurious;
+    spurious_timeouts += other.spurious_timeouts;
     acks_sent += other.acks_sent;
     acks_received += other.acks_received;
     acks_piggybacked += other.acks_piggybacked;
@@ -87,6 +88,7 @@ Counters &Counters::operator+=(const Counters &other) noexcept
     path_down += other.path_down;
     path_up += other.path_up;
     probes_sent += other.probes_sent;
+    probes_answered += other.probes_answered;
     vfrags_completed += other.vfrags_completed;
     vfrags_failed += other.vfrags_failed;
     return *this;

@@ -77,6 +77,7 @@ struct Counters {
         0; ///< sent again since the receiver said its payload was broken
     std::uint64_t retransmitted_failover = 0; ///< sent again since their path went away
     std::uint64_t retransmitted_spurious = 0; ///< of those, the ones that had arrived after all
+    std::uint64_t spurious_timeouts = 0;      ///< ACK timers found to have expired too early
     std::uint64_t acks_sent = 0;              ///< ack fragments
     std::uint64_t acks_received = 0;          ///< ack fragments
     std::uint64_t acks_piggybacked = 0;       ///< fragments that took an acknowledgement due along
@@ -92,6 +93,7 @@ struct Counters {
     std::uint64_t path_down = 0;              ///< transitions to down or gone (failovers)
     std::uint64_t path_up = 0;                ///< returns to up from down
     std::uint64_t probes_sent = 0;            ///< probes of paths
+    std::uint64_t probes_answered = 0;        ///< of the peer's
     std::uint64_t vfrags_completed = 0;       ///< VFRAGs acknowledged whole
     std::uint64_t vfrags_failed = 0;          ///< VFRAGs given back because the peer is unreachable
 

@@ -10,10 +10,19 @@ namespace ft::reliability {
 
 namespace {
 
+std::uint32_t stamp_of(base::Time now)
+{
+    return static_cast<std::uint32_t>(now.ns() >> stamp_shift);
+}
+
+base::Duration between(std::uint32_t earlier, std::uint32_t later)
+{
+    return base::Duration::from_ns(std::int64_t{later - earlier} << stamp_shift);
+}
+
 base::Duration age_of(const FragmentRecord &record, base::Time now)
 {
-    const auto stamp = static_cast<std::uint32_t>(now.ns() >> stamp_shift);
-    return base::Duration::from_ns(std::int64_t{stamp - record.stamp} << stamp_shift);
+    return between(record.stamp, stamp_of(now));
 }
 
 } // namespace
@@ -114,16 +123,73 @@ PathId Sender::expire(Vfrag &v, base::Time now)
     const PathId path = v.fragments[index].path;
     v.ack_deadline_ = now + ack_timeout(v, path);
     paths_.on_timeout(path, now);
+    doubt(v, index);
     mark_lost(v, index, LossReason::timeout);
     urgent_ = true; // its answer tells what is lost; until then all of that counts as in flight
-    if (paths_[path].state != PathState::up && paths_.other_up(path)) {
-        lose_old_on(v, path, LossReason::failover, now);
-    } else if (paths_[path].info.unreliable && v.backoff_ > 1) {
+    if (v.backoff_ > 1) {
         // The answer to the first try did not describe this VFRAG (an ack has room for some only),
         // or was lost. What is counted as in flight and is not must not keep a window full.
-        lose_old_on(v, path, LossReason::timeout, now);
+        if (paths_[path].state != PathState::up && paths_.other_up(path)) {
+            lose_old_on(v, path, LossReason::failover, now);
+        } else if (paths_[path].info.unreliable) {
+            lose_old_on(v, path, LossReason::timeout, now);
+        }
     }
     return path;
+}
+
+void Sender::doubt(const Vfrag &v, unsigned index) noexcept
+{
+    const FragmentRecord &record = v.fragments[index];
+    if (record.tries != 1 || (doubt_.path != no_path && !doubt_.answered)) {
+        return;
+    }
+    doubt_ = Doubt{};
+    doubt_.sequence = v.sequence_;
+    doubt_.first = record.stamp;
+    doubt_.index = static_cast<std::uint8_t>(index);
+    doubt_.path = record.path;
+}
+
+void Sender::settle_doubt(const FragHeader &h, std::int32_t duplicates, base::Time now)
+{
+    bool spurious = false;
+    if (doubt_.answered) {
+        // A duplicate that is told of later than this is of something else.
+        if (between(doubt_.answer, stamp_of(now)) > config_.rto_min * 16) {
+            doubt_.path = no_path;
+            return;
+        }
+    } else {
+        if (serial_diff(doubt_.sequence, base_) >= 0) {
+            const Vfrag *v = at(doubt_.sequence);
+            if (v != nullptr && v->fragments[doubt_.index].state != FragmentState::acked) {
+                return;
+            }
+        }
+        doubt_.answered = true;
+        doubt_.answer = stamp_of(now);
+        // The newest fragment that the peer had seen tells, as in RFC 3522: if it is the first
+        // transmission, or was sent over the second's path before the second, then the second had
+        // not arrived. The second may not even have been sent.
+        spurious = doubt_.second_path == no_path ||
+                   (h.has(flag_echo) &&
+                    ((h.echo_path == doubt_.path && h.echo_timestamp == doubt_.first) ||
+                     (h.echo_path == doubt_.second_path &&
+                      serial_diff(h.echo_timestamp, doubt_.second) < 0)));
+    }
+    if (!spurious && duplicates > 0) {
+        // Both had come (RFC 3708). If that is since the first one's acknowledgement was lost, then
+        // the second was answered in an ordinary round trip; if the peer was away, hardly.
+        const base::Duration ordinary =
+            config_.rto_min / 2 + paths_[doubt_.second_path].rtt.minimum() * 2;
+        spurious = between(doubt_.second, doubt_.answer) > ordinary;
+    }
+    if (spurious) {
+        const PathId path = doubt_.path;
+        doubt_.path = no_path;
+        paths_.on_spurious_timeout(path, between(doubt_.first, doubt_.answer), now);
+    }
 }
 
 void Sender::expire_watchdog(Vfrag &v, base::Time now)
@@ -148,6 +214,22 @@ void Sender::expire_watchdog(Vfrag &v, base::Time now)
     v.backoff_ = static_cast<std::uint8_t>(std::min<int>(v.backoff_ + 1, max_backoff));
     v.watchdog_deadline_ =
         now + (newest == no_path ? config_.rto_max * 2 : completion_timeout(v, newest));
+}
+
+bool Sender::looks_first(Vfrag &v, base::Time now) const noexcept
+{
+    const base::Duration away = paths_.away();
+    if (v.looked_ || now - std::min(v.ack_deadline_, v.watchdog_deadline_) <= away) {
+        v.looked_ = false;
+        return false;
+    }
+    v.looked_ = true;
+    for (base::Time *deadline : {&v.ack_deadline_, &v.watchdog_deadline_}) {
+        if (*deadline <= now) {
+            *deadline = now + away;
+        }
+    }
+    return true;
 }
 
 void Sender::on_path_gone(PathId path, base::Time /*now*/)
@@ -178,10 +260,13 @@ void Sender::on_time(base::Time now)
         if (v == nullptr) {
             continue;
         }
-        if (v->watchdog_deadline_ <= now) {
+        // Who was away himself finds timers long expired, and what they wait for perhaps unread.
+        const bool expires =
+            std::min(v->ack_deadline_, v->watchdog_deadline_) <= now && !looks_first(*v, now);
+        if (expires && v->watchdog_deadline_ <= now) {
             expire_watchdog(*v, now);
         }
-        if (v->ack_deadline_ <= now) {
+        if (expires && v->ack_deadline_ <= now) {
             const PathId path = v->fragments[std::max<unsigned>(v->next_unsent_, 1) - 1].path;
             if ((expired >> path & 1U) == 0) {
                 // One that waits for a window to open blames nobody, and must not keep the timers

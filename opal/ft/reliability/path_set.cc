@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "opal/ft/base/assert.hpp"
+#include "opal/ft/reliability/header.hpp"
 
 namespace ft::reliability {
 
@@ -44,6 +45,13 @@ constexpr std::uint64_t loaded_bytes = 64 * 1024;
 /// A path's bandwidth is believed for so long without a new measurement, so that load follows a
 /// change within a second.
 constexpr base::Duration explore_interval = base::Duration::from_ms(500);
+/// What spurious timeouts have taught is halved after so long without another.
+constexpr base::Duration relax_interval = base::Duration::from_s(5);
+/// ... and is never more than so many rto_min: a peer that computes for a minute must not teach to
+/// wait for a minute.
+constexpr int most_allowance = 16;
+/// A probe that was sent so many stamps ago (69 s) is forgotten.
+constexpr std::uint32_t longest_trip = 1U << 30;
 
 } // namespace
 
@@ -188,7 +196,9 @@ std::uint32_t PathSet::fragment_limit(std::uint32_t wanted) const noexcept
 
 base::Duration PathSet::rto(PathId id) const noexcept
 {
-    return paths_[id].rtt.timeout(config_.rto_initial, config_.rto_min, config_.rto_max);
+    return paths_[id].rtt.timeout(config_.rto_initial,
+                                  std::clamp(allowance_, config_.rto_min, config_.rto_max),
+                                  config_.rto_max);
 }
 
 base::Duration PathSet::watchdog(PathId id) const noexcept
@@ -229,6 +239,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
         path.next_probe = now + config_.probe_interval;
         if (was_usable) {
             path.down_since = now;
+            path.answered_nonce = path.probe_nonce; // what comes now was asked before
             saturating_increment(path.flaps);
         }
         break;
@@ -278,6 +289,17 @@ void PathSet::on_timeout(PathId id, base::Time now)
     if (path.state == PathState::suspect && path.strikes >= config_.path_retries && other_up(id)) {
         change(id, PathState::down, now);
     }
+}
+
+void PathSet::on_spurious_timeout(PathId id, base::Duration round_trip, base::Time now)
+{
+    ++counters->spurious_timeouts;
+    // RFC 4015 widens SRTT and RTTVAR. Here thousands of samples a second would have forgotten that
+    // before the peer is late again, so it is kept by itself, and forgotten by time.
+    const base::Duration taught = std::min(round_trip * 3 / 2, config_.rto_min * most_allowance);
+    allowance_ = std::max(allowance_, taught);
+    relax_at_ = now + relax_interval;
+    on_alive(id, now);
 }
 
 void PathSet::on_alive(PathId id, base::Time now)
@@ -354,6 +376,8 @@ void PathSet::revive(PathId id, base::Time now)
     path.down_since = now;
     path.rtt = RttEstimator{};
     path.completion = RttEstimator{};
+    path.answered_nonce = nonce_at(now) - 1;
+    path.probe_trip = 0;
     path.bandwidth = path.info.bandwidth;
     change(id, PathState::probing, now);
     path.probe_due = true;
@@ -378,28 +402,52 @@ PathId PathSet::probe_wanted() const noexcept
     return no_path;
 }
 
-std::uint32_t PathSet::on_probe_sent(PathId id, base::Time now)
+std::uint32_t PathSet::nonce_at(base::Time now) noexcept
+{
+    return std::max(static_cast<std::uint32_t>(now.ns() >> stamp_shift), 1U);
+}
+
+void PathSet::on_probe_sent(PathId id, std::uint32_t nonce, base::Time now)
 {
     Path &path = paths_[id];
     path.probe_due = false;
     path.probe_in_flight = true;
+    path.looked = false;
+    path.probe_nonce = nonce;
+    if (nonce - path.answered_nonce > longest_trip) {
+        path.answered_nonce = nonce - longest_trip;
+    }
     // The answer is awaited for one (backed-off) timeout; a path that is down is tried at its own
-    // pace.
+    // pace, and waited for for longer where answers take longer.
     const int doublings = std::min<int>(path.timeouts, 6);
-    const base::Duration wait = std::min(rto(id) * (std::int64_t{1} << doublings), config_.rto_max);
+    base::Duration wait = std::min(rto(id) * (std::int64_t{1} << doublings), config_.rto_max);
+    if (path.state == PathState::down || path.state == PathState::probing) {
+        wait = std::max(wait, probe_patience(path));
+    }
     path.next_probe =
         now + (path.state == PathState::down ? std::max(wait, config_.probe_interval) : wait);
     ++counters->probes_sent;
-    return ++path.probe_nonce;
+}
+
+base::Duration PathSet::probe_patience(const Path &path) noexcept
+{
+    return base::Duration::from_ns(std::int64_t{path.probe_trip} << stamp_shift) * 2;
 }
 
 void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
 {
     Path &path = paths_[id];
-    if (!path.probe_in_flight || nonce != path.probe_nonce) {
-        return; // late: the next one will tell
+    if (serial_diff(nonce, path.answered_nonce) <= 0 || serial_diff(nonce, path.probe_nonce) > 0) {
+        return; // for the second time, or of a probe from before it went down
     }
-    path.probe_in_flight = false;
+    path.answered_nonce = nonce;
+    path.probe_trip = std::max(nonce_at(now) - nonce, path.probe_trip / 2);
+    if (nonce == path.probe_nonce) {
+        path.probe_in_flight = false;
+    } else if (path.probe_in_flight) {
+        // Late, but the path carries. The next answer will be late, too.
+        path.next_probe = std::max(path.next_probe, now + probe_patience(path));
+    }
     path.last_ack = now;
     last_alive_ = now;
     path.timeouts = 0;
@@ -416,7 +464,7 @@ void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
         if (path.confirms >= config_.probe_confirm &&
             (now >= path.down_since + hold_down(path) || !other_up(id))) {
             change(id, PathState::up, now);
-        } else {
+        } else if (!path.probe_in_flight) {
             const base::Duration pace = config_.probe_interval / 4;
             path.next_probe = now + std::max(pace, base::Duration::from_us(1));
         }
@@ -430,9 +478,18 @@ void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
 void PathSet::on_time(base::Time now)
 {
     keep_pace(now);
+    if (allowance_ > base::Duration{} && now >= relax_at_) {
+        relax_at_ = now + relax_interval;
+        allowance_ = allowance_ > config_.rto_min ? allowance_ / 2 : base::Duration{};
+    }
     for (PathId id = 0; id < paths_.size(); ++id) {
         Path &path = paths_[id];
         if (now < path.next_probe) {
+            continue;
+        }
+        if (path.probe_in_flight && !path.looked && now - path.next_probe > away()) {
+            path.looked = true;
+            path.next_probe = now + away();
             continue;
         }
         // Not answered, or not even taken by the BTL within its time: either way nothing came back

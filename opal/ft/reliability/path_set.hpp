@@ -40,11 +40,15 @@ struct Path {
     std::uint8_t strikes = 0;  ///< those of them during which another path answered
     std::uint8_t confirms = 0; ///< probe replies in a row while probing
     std::uint8_t flaps = 0;    ///< times it went down, saturating; sets the hold-down
-    std::uint32_t next_tx = 0;
-    std::uint32_t probe_nonce = 0; ///< of the probe in flight
     bool probe_in_flight = false;
+    bool looked = false;    ///< the answer to its probe was looked for once more
     bool any_acked = false; ///< largest_acked_tx means something
     bool any_echo = false;  ///< largest_acked_stamp means something
+    bool pausing = false;   ///< keeps its pace
+    std::uint32_t next_tx = 0;
+    std::uint32_t probe_nonce = 0;    ///< of the newest probe: when it was sent, in stamps
+    std::uint32_t answered_nonce = 0; ///< newest one answered, or no longer of interest
+    std::uint32_t probe_trip = 0;     ///< round trip of a probe, in stamps; forgotten by halves
     std::uint32_t largest_acked_tx = 0;
     std::uint32_t largest_acked_stamp = 0;
     std::uint32_t reorder_threshold = 3;
@@ -52,7 +56,6 @@ struct Path {
     base::Time revived_at{};     ///< what was held before belongs to the transport that failed
     std::uint64_t in_flight = 0; ///< payload bytes in flight
     std::unique_ptr<Congestion> congestion; ///< of an unreliable path; others have none
-    bool pausing = false;                   ///< keeps its pace
     RttEstimator rtt;                       ///< round trips
     RttEstimator completion;                ///< local completions
     double bandwidth = 0.1;                 ///< measured, bytes per ns
@@ -66,8 +69,8 @@ struct Path {
     std::uint64_t fragments_sent = 0;
     std::uint64_t bytes_sent = 0;
     std::uint64_t fragments_acked = 0;
-    std::uint64_t failovers = 0;
-    std::uint64_t returns = 0;
+    std::uint32_t failovers = 0;
+    std::uint32_t returns = 0;
 };
 
 /// A state change, told to the layer above once each.
@@ -108,8 +111,16 @@ class PathSet {
     /// the upper bound; 0 when all are gone.
     [[nodiscard]] std::uint32_t fragment_limit(std::uint32_t wanted) const noexcept;
 
-    /// The RTO of a path, before back-off.
+    /// The RTO of a path, before back-off: what was measured, and what spurious timeouts have
+    /// taught since.
     [[nodiscard]] base::Duration rto(PathId id) const noexcept;
+    /// A timer that is looked at later than this was missed, since the process was away: what it
+    /// waits for may have come. It is given as long again.
+    [[nodiscard]] base::Duration away() const noexcept { return config_.rto_min / 8; }
+    /// A timeout that blamed this path was spurious (RFC 4015): the answer came after all,
+    /// `round_trip` after it was sent. Timeouts of all paths get longer for a while, as it is the
+    /// peer that is late.
+    void on_spurious_timeout(PathId id, base::Duration round_trip, base::Time now);
     /// How long a local completion may take on a path.
     [[nodiscard]] base::Duration watchdog(PathId id) const noexcept;
 
@@ -126,7 +137,10 @@ class PathSet {
 
     /// Probes: which path wants one now, and what came of it.
     [[nodiscard]] PathId probe_wanted() const noexcept;
-    std::uint32_t on_probe_sent(PathId id, base::Time now); ///< \return the nonce to put into it
+    /// The number of a probe that is sent now. It is a stamp, so that every answer tells its round
+    /// trip, however late it is.
+    [[nodiscard]] static std::uint32_t nonce_at(base::Time now) noexcept;
+    void on_probe_sent(PathId id, std::uint32_t nonce, base::Time now);
     void on_probe_reply(PathId id, std::uint32_t nonce, base::Time now);
     void on_time(base::Time now);
     [[nodiscard]] base::Time next_deadline() const noexcept;
@@ -159,11 +173,15 @@ class PathSet {
     /// Gives paths that have not been measured for a while a share that gets them measured.
     void explore(PathId measured, base::Time now) noexcept;
     [[nodiscard]] base::Duration hold_down(const Path &path) const noexcept;
+    /// How long the answers of this path to probes may take, by those that came.
+    [[nodiscard]] static base::Duration probe_patience(const Path &path) noexcept;
 
     const Config &config_;
     std::vector<Path> paths_;
     bool any_unreliable_ = false;
-    base::Time last_alive_{}; ///< newest sign of life over any path
+    base::Time last_alive_{};    ///< newest sign of life over any path
+    base::Duration allowance_{}; ///< least RTO, learnt from spurious timeouts; halved now and then
+    base::Time relax_at_{};      ///< when
 };
 
 } // namespace ft::reliability

@@ -102,7 +102,7 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         const Reply &reply = replies_.front();
         t.what = Transmit::What::probe_reply;
         t.nonce = reply.nonce;
-        t.path = paths_.pick_control(reply.path, reply.nonce);
+        t.path = paths_.pick_control(reply.path, counters_.probes_answered);
         if (t.path != no_path) {
             t.header.kind = Kind::probe_reply;
             t.header.sequence = reply.nonce;
@@ -113,7 +113,7 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
     t.path = paths_.probe_wanted();
     if (t.path != no_path) {
         t.what = Transmit::What::probe;
-        t.nonce = paths_[t.path].probe_nonce + 1;
+        t.nonce = PathSet::nonce_at(now);
         t.header.kind = Kind::probe;
         t.header.sequence = t.nonce;
         fill_common(t.header, t.path, now);
@@ -147,6 +147,9 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
     if (path.congestion != nullptr &&
         path.congestion->wants_ack(path.in_flight, t.header.payload_bytes)) {
         t.header.flags |= flag_ack_wanted;
+    }
+    if (t.choice.retransmission && v.fragments[t.choice.index].reason == LossReason::timeout) {
+        t.header.flags |= flag_ack_wanted; // it is there to learn what else is missing
     }
     fill_common(t.header, t.path, now);
     return true;
@@ -196,11 +199,12 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
         flush_ = false;
         break;
     case Transmit::What::probe:
-        (void)paths_.on_probe_sent(t.path, now);
+        paths_.on_probe_sent(t.path, t.nonce, now);
         break;
     case Transmit::What::probe_reply:
         FT_ASSERT(!replies_.empty());
         replies_.erase(replies_.begin());
+        ++counters_.probes_answered;
         break;
     }
 }

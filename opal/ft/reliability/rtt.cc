@@ -9,8 +9,7 @@ void RttEstimator::sample(base::Duration round_trip) noexcept
     if (round_trip < base::Duration{}) {
         return;
     }
-    if (!has_sample_) {
-        has_sample_ = true;
+    if (!has_sample()) {
         smoothed_ = round_trip;
         variance_ = round_trip / 2;
         minimum_ = round_trip;
@@ -27,7 +26,7 @@ void RttEstimator::sample(base::Duration round_trip) noexcept
 base::Duration RttEstimator::timeout(base::Duration initial, base::Duration floor,
                                      base::Duration ceiling) const noexcept
 {
-    if (!has_sample_) {
+    if (!has_sample()) {
         return std::clamp(initial, floor, ceiling);
     }
     constexpr auto granularity = base::Duration::from_us(1);

@@ -18,17 +18,19 @@ class RttEstimator {
     [[nodiscard]] base::Duration timeout(base::Duration initial, base::Duration floor,
                                          base::Duration ceiling) const noexcept;
 
-    [[nodiscard]] bool has_sample() const noexcept { return has_sample_; }
+    [[nodiscard]] bool has_sample() const noexcept { return minimum_ != base::Duration::max(); }
     [[nodiscard]] base::Duration smoothed() const noexcept { return smoothed_; }
     [[nodiscard]] base::Duration variance() const noexcept { return variance_; }
     /// The smallest sample seen, for latency comparisons between paths.
-    [[nodiscard]] base::Duration minimum() const noexcept { return minimum_; }
+    [[nodiscard]] base::Duration minimum() const noexcept
+    {
+        return has_sample() ? minimum_ : base::Duration{};
+    }
 
   private:
     base::Duration smoothed_{};
     base::Duration variance_{};
-    base::Duration minimum_{};
-    bool has_sample_ = false;
+    base::Duration minimum_ = base::Duration::max(); ///< max: there was no sample yet
 };
 
 } // namespace ft::reliability

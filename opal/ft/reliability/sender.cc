@@ -68,6 +68,7 @@ void Sender::submit(Vfrag &v, base::Time /*now*/)
     v.next_unsent_ = 0;
     v.acked_count_ = 0;
     v.backoff_ = 0;
+    v.looked_ = false;
     v.state_ = Vfrag::State::queued;
     v.sequence_ = next_;
     v.order_ = v.ordered ? next_order_++ : 0;
@@ -154,6 +155,11 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
             (void)list.pop();
         }
     }
+    if (doubt_.path != no_path && doubt_.sequence == v.sequence_ && doubt_.index == choice.index &&
+        doubt_.second_path == no_path) {
+        doubt_.second = stamp;
+        doubt_.second_path = choice.path;
+    }
     record.tx = path.next_tx;
     record.stamp = stamp;
     record.path = choice.path;
@@ -177,6 +183,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     // runs from its first fragment.
     if (v.state_ == Vfrag::State::waiting || path.info.unreliable) {
         v.ack_deadline_ = now + ack_timeout(v, choice.path);
+        v.looked_ = false;
         arm(v.ack_deadline_);
     }
 }
@@ -302,22 +309,23 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
     }
 }
 
-void Sender::on_spurious(std::uint32_t told)
+std::int32_t Sender::on_spurious(std::uint32_t told)
 {
     const std::int32_t more = serial_diff(told, spurious_seen_);
     if (more <= 0) {
-        return;
+        return 0;
     }
     spurious_seen_ = told;
     counters_.retransmitted_spurious += static_cast<std::uint32_t>(more);
     if (counters_.retransmitted_gap == gaps_at_spurious_) {
-        return; // a timer was wrong, not the reordering threshold
+        return more; // a timer was wrong, not the reordering threshold
     }
     gaps_at_spurious_ = counters_.retransmitted_gap;
     for (PathId id = 0; id < paths_.size(); ++id) {
         paths_[id].reorder_threshold =
             std::min(paths_[id].reorder_threshold * 2, max_reorder_threshold);
     }
+    return more;
 }
 
 bool Sender::on_body(std::uint32_t cumulative, const AckBody &body, base::Time now)
@@ -389,6 +397,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
         acknowledge(*v, base::full_mask(v->count()), now);
     }
     std::uint32_t described_end = next_;
+    std::int32_t duplicates = 0;
     if (body != nullptr) {
         if (!on_body(h.cumulative, *body, now)) {
             ++counters_.malformed;
@@ -399,10 +408,13 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
             const std::uint32_t last = h.cumulative + body->partial[body->partials - 1U].offset + 1;
             described_end = serial_diff(last, next_) < 0 ? last : next_;
         }
-        on_spurious(body->spurious);
+        duplicates = on_spurious(body->spurious);
     }
     while (base_ != next_ && at(base_) == nullptr) {
         ++base_;
+    }
+    if (doubt_.path != no_path) {
+        settle_doubt(h, duplicates, now);
     }
     if (body != nullptr) {
         detect_losses(described_end, now);

@@ -96,7 +96,8 @@ class Sender {
     };
     void grow_ring();
     [[nodiscard]] bool on_body(std::uint32_t cumulative, const AckBody &body, base::Time now);
-    void on_spurious(std::uint32_t told);
+    /// \return how many more duplicates of retransmissions the peer has seen
+    std::int32_t on_spurious(std::uint32_t told);
     void acknowledge(Vfrag &vfrag, std::uint64_t mask, base::Time now);
     void complete(Vfrag &vfrag);
     void finish(Vfrag &vfrag);
@@ -116,6 +117,25 @@ class Sender {
     /// flight
     PathId expire(Vfrag &vfrag, base::Time now);
     void expire_watchdog(Vfrag &vfrag, base::Time now);
+    /// True, and the timers wait a little, when they were missed and nobody has looked since.
+    [[nodiscard]] bool looks_first(Vfrag &vfrag, base::Time now) const noexcept;
+    void doubt(const Vfrag &vfrag, unsigned index) noexcept;
+    /// Whether the timeout in doubt was spurious, as far as this acknowledgement tells.
+    void settle_doubt(const FragHeader &header, std::int32_t duplicates, base::Time now);
+
+    /// A fragment whose ACK timer expired: its acknowledgement may tell that it had arrived, and
+    /// was only late (RFC 3522). The oldest that is not settled. Stamps are those of its
+    /// transmissions.
+    struct Doubt {
+        std::uint32_t sequence = 0;
+        std::uint32_t first = 0;  ///< the one that was given up
+        std::uint32_t second = 0; ///< the one in its place
+        std::uint32_t answer = 0; ///< when it was acknowledged
+        std::uint8_t index = 0;
+        PathId path = no_path; ///< of the first one; no_path: there is no doubt
+        PathId second_path = no_path;
+        bool answered = false; ///< acknowledged; only the peer's count of duplicates may tell still
+    };
 
     const Config &config_;
     PathSet &paths_;
@@ -127,6 +147,7 @@ class Sender {
     List unsent_ordered_;           ///< with unsent fragments, in order of submission
     List unsent_data_;              ///< the same for data
     List finished_;                 ///< to be handed back
+    Doubt doubt_;
     std::uint64_t window_bytes_ = 0;
     std::uint32_t base_ = 0; ///< first not acknowledged whole
     std::uint32_t next_ = 0; ///< next number to give

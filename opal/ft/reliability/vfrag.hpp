@@ -98,6 +98,7 @@ class Vfrag {
     std::uint8_t acked_count_ = 0;
     std::uint8_t backoff_ = 0;
     State state_ = State::idle;
+    bool looked_ = false; ///< a timer was missed, and its answer is looked for once more
 };
 
 } // namespace ft::reliability

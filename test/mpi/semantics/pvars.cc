@@ -33,6 +33,7 @@ constexpr std::array sums{
     "retransmitted_nack",
     "retransmitted_failover",
     "retransmitted_spurious",
+    "spurious_timeouts",
     "duplicates",
     "corrupt_headers",
     "corrupt_payloads",

@@ -315,7 +315,8 @@ void Endpoint::check_all()
                                    c.retransmitted_gap + c.retransmitted_nack +
                                    c.retransmitted_failover;
     if (c.fragments_sent != fragments_sent_ || c.fragments_received != fragments_accepted_ ||
-        repeated > c.declared_lost || repeated > c.fragments_sent) {
+        repeated > c.declared_lost || repeated > c.fragments_sent ||
+        c.spurious_timeouts > c.declared_lost) {
         world_.breach(Breach::counters, "fragments are not counted as they were seen");
     }
 }
@@ -325,6 +326,10 @@ void Endpoint::check_final()
     check_all();
     if (peer_.unreachable()) {
         return;
+    }
+    if (world_.plan.calm && peer_.counters().path_down != 0) {
+        world_.breach(Breach::path_lost, "%llu paths were taken out, and nothing was lost",
+                      static_cast<unsigned long long>(peer_.counters().path_down));
     }
     const Sender &sender = peer_.sender();
     if (!outstanding_.empty() || sender.window_bytes() != 0 || sender.window_vfrags() != 0) {

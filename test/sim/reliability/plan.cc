@@ -221,6 +221,52 @@ void draw_datagrams(Plan &plan)
     }
 }
 
+/// In some runs every round trip is longer than rto_max allows any timeout to be, and in some
+/// nothing is wrong but that processes are away now and then. From a generator of their own, too.
+void draw_late(Plan &plan)
+{
+    Rng rng(plan.seed ^ 0x6c617465);
+    reliability::Config &c = plan.config;
+    const auto dice = rng.below(40);
+    if (dice == 0) {
+        c.rto_max = between(rng, 2_ms, 4_ms);
+        c.rto_initial = std::min(c.rto_initial, c.rto_max);
+        c.ack_delay = std::min(c.ack_delay, c.rto_max);
+        c.give_up = 20_s;
+        for (PairPlan &pair : plan.pairs) {
+            // Nobody is lost here: something would always be on its way to him, without an end.
+            pair.declared_dead.fill(Time::never());
+            for (LinkPlan &link : pair.links) {
+                if (link.death != Death::none) {
+                    link.death = Death::silent;
+                    link.dead_for = std::min<Duration>(link.dead_for, 60_ms);
+                }
+                link.latency = c.rto_max * static_cast<std::int64_t>(rng.between(1, 2));
+            }
+        }
+    } else if (dice <= 2) {
+        plan.calm = true;
+        c.path_retries = std::max(c.path_retries, 3U);
+        for (PairPlan &pair : plan.pairs) {
+            pair.declared_dead.fill(Time::never());
+            for (LinkPlan &link : pair.links) {
+                link.faults.fill(Faults{});
+                link.transport.fill(Transport{});
+                link.bandwidth = std::max(link.bandwidth, 1.0);
+                link.death = Death::none;
+                link.deaths = 0;
+                link.dies_at = Time::never();
+            }
+        }
+        for (ProcessPlan &process : plan.processes) {
+            if (process.busy_from.is_never() && rng.chance(0.7)) {
+                process.busy_from = Time{} + between(rng, 0_us, 30_ms);
+                process.busy_for = any_of(rng, std::array{500_us, 2_ms, 50_ms, 5000_ms});
+            }
+        }
+    }
+}
+
 void draw_messages(Plan &plan, Rng &rng)
 {
     const auto wanted = rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 40);
@@ -340,6 +386,7 @@ Plan make_plan(std::uint64_t seed, Mutant mutant)
     }
     draw_messages(plan, rng);
     draw_datagrams(plan);
+    draw_late(plan);
     apply(plan, mutant);
     return plan;
 }

@@ -124,6 +124,7 @@ struct Plan {
     std::vector<PairPlan> pairs;
     std::vector<MessagePlan> messages;
     base::Time heal_at{}; ///< faults end, dead links that are to return do
+    bool calm = false;    ///< nothing is lost, and no path is slow: only processes are late
 };
 
 /// The mechanism that a mutant lacks.

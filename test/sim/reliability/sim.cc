@@ -121,6 +121,7 @@ void print_sum(const Sum &sum)
                 " NACK, %" PRIu64 " failover; %" PRIu64 " of them needlessly\n",
                 c.retransmitted_timeout, c.retransmitted_watchdog, c.retransmitted_gap,
                 c.retransmitted_nack, c.retransmitted_failover, c.retransmitted_spurious);
+    std::printf("# found out to have been too early: %" PRIu64 " timeouts\n", c.spurious_timeouts);
     std::printf("# dropped: %" PRIu64 " duplicates, %" PRIu64 " headers and %" PRIu64
                 " payloads corrupt, %" PRIu64 " malformed, %" PRIu64 " outside the window\n",
                 c.duplicates, c.corrupt_header, c.corrupt_payload, c.malformed, c.outside_window);

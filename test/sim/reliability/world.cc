@@ -47,6 +47,8 @@ const char *to_string(Breach breach)
         return "liveness";
     case Breach::unreachable:
         return "unreachable";
+    case Breach::path_lost:
+        return "path lost";
     case Breach::counters:
         return "counters";
     case Breach::window:
@@ -392,7 +394,12 @@ void World::run()
 {
     const reliability::Config &c = plan.config;
     // After healing: a backed-off timer, then ordinary traffic. Dead for good: the give-up bound.
-    const Duration bound = c.rto_max * 6 + 2_s;
+    Duration bound = c.rto_max * 6 + 2_s;
+    for (const LinkPlan *link : links_) {
+        if (link->latency * 2 > c.rto_max) {
+            bound = std::max<Duration>(bound, link->latency * 600); // repeats more than it sends
+        }
+    }
     const Time deadline = healed_at_ + bound;
     const Time give_up_deadline = deadline + c.give_up * 2;
     Duration flap_bound = c.hold_down * 64 + c.probe_interval * 8 + c.rto_max * 8 + 1_s;

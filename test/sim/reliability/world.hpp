@@ -26,6 +26,7 @@ enum class Breach : std::uint8_t {
     liveness,     ///< not all acknowledged and delivered in time, though a path works
     unreachable,  ///< declared so without cause, or not in time
     counters,     ///< they do not add up
+    path_lost,    ///< a path is taken out that carries everything
     window,       ///< a bound on bytes, VFRAGs or memory is exceeded
     handed_back,  ///< a VFRAG handed back twice, never, or with bytes that are still read
     deadline,     ///< on_time at the deadline does not move it

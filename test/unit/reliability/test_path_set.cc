@@ -24,6 +24,16 @@ struct Fixture {
             set.on_timeout(id, now += 1_us);
         }
     }
+    std::uint32_t probe(PathId id)
+    {
+        const std::uint32_t nonce = PathSet::nonce_at(now);
+        set.on_probe_sent(id, nonce, now);
+        return nonce;
+    }
+    void answer(PathId id, std::uint32_t nonce, Duration after)
+    {
+        set.on_probe_reply(id, nonce, now += after);
+    }
     Config config;
     Counters counters;
     PathSet set;
@@ -194,8 +204,7 @@ Duration time_away(Fixture &f)
     const Time start = f.now;
     for (unsigned i = 0; i < 100'000 && f.set[0].state != PathState::up; ++i) {
         if (f.set.probe_wanted() == 0) {
-            const std::uint32_t nonce = f.set.on_probe_sent(0, f.now);
-            f.set.on_probe_reply(0, nonce, f.now += 1_us);
+            f.answer(0, f.probe(0), 1_us);
         } else {
             f.now = std::max(f.now, f.set.next_deadline());
             f.set.on_time(f.now);
@@ -232,26 +241,121 @@ void a_lost_probe_sends_a_probing_path_down_again(void **)
     PathState probing{};
     PathState lost{};
     PathState late{};
+    unsigned confirms = 0;
     {
         Fixture f(2);
         f.take_down(0, 1);
         f.now = f.set.next_deadline();
         f.set.on_time(f.now);
-        const std::uint32_t first = f.set.on_probe_sent(0, f.now);
-        f.set.on_probe_reply(0, first, f.now += 1_us);
+        f.answer(0, f.probe(0), 1_us);
         probing = f.set[0].state;
         f.now = f.set.next_deadline();
         f.set.on_time(f.now);
-        const std::uint32_t second = f.set.on_probe_sent(0, f.now);
+        const std::uint32_t second = f.probe(0);
         f.now = f.set.next_deadline();
         f.set.on_time(f.now);
         lost = f.set[0].state;
-        f.set.on_probe_reply(0, second, f.now); // too late to count
+        f.set.on_probe_reply(0, second, f.now); // late, and once
         late = f.set[0].state;
+        f.set.on_probe_reply(0, second, f.now);
+        confirms = f.set[0].confirms;
     }
     assert_int_equal(probing, PathState::probing);
     assert_int_equal(lost, PathState::down);
-    assert_int_equal(late, PathState::down);
+    assert_int_equal(late, PathState::probing);
+    assert_int_equal(confirms, 1);
+}
+
+/// Every answer comes later than rto_max, which bounds all timeouts: they count all the same.
+void a_path_with_a_round_trip_beyond_every_timeout_returns(void **)
+{
+    std::array<PathState, 3> states{};
+    std::array<std::int64_t, 3> away{};
+    {
+        const std::array factors{2, 5, 50};
+        for (std::size_t i = 0; i < factors.size(); ++i) {
+            Fixture f(2);
+            const Duration trip = f.config.rto_max * factors[i] + 1_ms;
+            std::deque<std::pair<Time, std::uint32_t>> under_way;
+            f.take_down(0, 1);
+            const Time start = f.now;
+            while (f.set[0].state != PathState::up && f.now - start < trip * 50) {
+                if (f.set.probe_wanted() == 0) {
+                    under_way.emplace_back(f.now + trip, f.probe(0));
+                }
+                const Time due = f.set.next_deadline();
+                if (!under_way.empty() && under_way.front().first <= due) {
+                    const auto [when, nonce] = under_way.front();
+                    under_way.pop_front();
+                    f.now = std::max(f.now, when);
+                    f.answer(0, nonce, 0_us);
+                } else {
+                    f.now = std::max(f.now, due);
+                    f.set.on_time(f.now);
+                }
+                f.set.on_alive(1, f.now);
+            }
+            states[i] = f.set[0].state;
+            away[i] = (f.now - start).ns() / trip.ns();
+        }
+    }
+    for (std::size_t i = 0; i < states.size(); ++i) {
+        assert_int_equal(states[i], PathState::up);
+        assert_true(away[i] <= 8);
+    }
+}
+
+/// Who was away himself finds the time for an answer long past, and the answer perhaps unread.
+void a_probe_that_was_missed_is_looked_for_once_more(void **)
+{
+    unsigned at_once = 1;
+    unsigned after_the_look = 0;
+    {
+        Fixture f(2);
+        f.set.on_timeout(0, f.now);
+        (void)f.probe(0);
+        f.now = f.set.next_deadline() + 1_s;
+        f.set.on_time(f.now);
+        at_once = f.set[0].timeouts - 1U;
+        f.now = f.set.next_deadline() + 1_s;
+        f.set.on_time(f.now);
+        after_the_look = f.set[0].timeouts - 1U;
+    }
+    assert_int_equal(at_once, 0);
+    assert_int_equal(after_the_look, 1);
+}
+
+void spurious_timeouts_lengthen_later_ones_for_a_while(void **)
+{
+    std::array<std::int64_t, 4> rto{};
+    std::int64_t least = 0;
+    unsigned halvings = 0;
+    PathState state{};
+    {
+        Fixture f(2);
+        least = f.config.rto_min.ns();
+        for (int i = 0; i < 100; ++i) {
+            f.set[0].rtt.sample(20_us);
+            f.set[1].rtt.sample(20_us);
+        }
+        rto[0] = f.set.rto(0).ns();
+        f.set.on_timeout(0, f.now);
+        f.set.on_spurious_timeout(0, 4_ms, f.now);
+        rto[1] = f.set.rto(0).ns();
+        state = f.set[0].state;
+        rto[2] = f.set.rto(1).ns(); // it is the peer that is late
+        f.set.on_spurious_timeout(0, 60_s, f.now);
+        rto[3] = f.set.rto(0).ns();
+        for (; f.set.rto(0).ns() > least && halvings < 100; ++halvings) {
+            f.set.on_time(f.now += 10_s);
+        }
+    }
+    assert_int_equal(rto[0], least);
+    assert_int_equal(rto[1], 6 * least);
+    assert_int_equal(rto[2], 6 * least);
+    assert_int_equal(rto[3], 16 * least);
+    assert_int_equal(halvings, 4);
+    assert_int_equal(state, PathState::up);
 }
 
 void descriptors_of_a_failed_transport_are_not_counted_with_the_fresh_one(void **)
@@ -354,6 +458,9 @@ int main()
         cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
         cmocka_unit_test(a_path_returns_after_replies_and_its_hold_down_which_doubles),
         cmocka_unit_test(a_lost_probe_sends_a_probing_path_down_again),
+        cmocka_unit_test(a_path_with_a_round_trip_beyond_every_timeout_returns),
+        cmocka_unit_test(a_probe_that_was_missed_is_looked_for_once_more),
+        cmocka_unit_test(spurious_timeouts_lengthen_later_ones_for_a_while),
         cmocka_unit_test(descriptors_of_a_failed_transport_are_not_counted_with_the_fresh_one),
         cmocka_unit_test(an_error_is_final_until_a_fresh_transport),
         cmocka_unit_test(answers_without_a_known_path_take_turns),

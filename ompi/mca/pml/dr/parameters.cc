@@ -93,8 +93,8 @@ std::array<Entry, Index::count> table{{
      "when lost, waits that long."},
     {"rto_max_ms", 2000, 1, 600000, OPAL_INFO_LVL_6,
      "Ceiling of the retransmission timeout after doublings, milliseconds. Too low: a network "
-     "that is down is pestered, and below the real round trip a path that went down never "
-     "comes back. Too high: slow to resume when it is back."},
+     "that is down is pestered, and below the real round trip everything is sent twice. Too high: "
+     "slow to resume when it is back."},
     {"ack_delay_us", 500, 0, 1000000, OPAL_INFO_LVL_5,
      "Longest time that an acknowledgement waits for a message going back or for others of its "
      "kind, microseconds. Too low: more acknowledgements. Too high: senders' windows fill."},

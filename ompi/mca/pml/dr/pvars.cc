@@ -36,6 +36,9 @@ constexpr Sum sums[] = {
      "Fragments sent again since their path went away."},
     {"retransmitted_spurious", &Counters::retransmitted_spurious,
      "Of those sent again, the ones that had arrived after all."},
+    {"spurious_timeouts", &Counters::spurious_timeouts,
+     "Timeouts of what was not lost but late, as far as acknowledgements tell; later ones wait "
+     "longer for a while."},
     {"duplicates", &Counters::duplicates, "Fragments dropped since they had come before."},
     {"corrupt_headers", &Counters::corrupt_header,
      "Fragments dropped since the checksum of their header was wrong."},
