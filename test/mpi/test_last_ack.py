@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The last acknowledgement is the one that is lost, at MPI_Finalize and at MPI_Comm_disconnect.
+
+Rank 1 loses its acknowledgements by btl/fault, half of them by a seed, so that
+some runs lose exactly the last one: the sender must ask again and be answered,
+long before its bound runs out.  When all are lost, the bound must hold.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.dont_write_bytecode = True
+
+import fttap  # noqa: E402
+
+PROGRAM = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "last_ack")
+# Far above DEADLINE_SECONDS: whoever is not answered and waits for his bound is too late.
+LONG_DRAIN_MS = 300000
+DEADLINE_SECONDS = 60
+MOST_SEEDS = 20
+
+
+def part(how, drop, seed, drain_ms):
+    """Run it; returns everything that it printed."""
+    command = [os.environ.get("FT_MPIRUN", "mpirun"), "--oversubscribe", "-n", "2",
+               "--mca", "pml", "dr", "--mca", "btl", "fault,tcp,self", "--mca", "pml_dr_stats", "1",
+               "--mca", "pml_dr_drain_ms", str(drain_ms), "--mca", "btl_fault_drop", str(drop),
+               "--mca", "btl_fault_what", "acks", "--mca", "btl_fault_direction", "send",
+               "--mca", "btl_fault_ranks", "1", "--mca", "btl_fault_seed", str(seed),
+               "--mca", "btl_fault_count", "1", PROGRAM, how]
+    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                         timeout=DEADLINE_SECONDS, check=False)
+    fttap.check(run.returncode == 0, f"{how}, seed {seed}: exit {run.returncode}\n{run.stdout}")
+    return run.stdout
+
+
+def number(pattern, text):
+    found = re.search(pattern, text)
+    fttap.check(found is not None, f"no {pattern} in\n{text}")
+    return int(found.group(1))
+
+
+def one_is_lost(how):
+    for seed in range(1, MOST_SEEDS + 1):
+        text = part(how, 50, seed, LONG_DRAIN_MS)
+        if how == "disconnect":
+            fttap.check(number(r"unacknowledged: (\d+)", text) == 0, text)
+        lost = number(r"btl/fault\[rank 1\]:.* dropped=(\d+)", text)
+        again = number(r"pml/dr\[rank 1\]:.* duplicates=(\d+)", text)
+        if lost > 0:
+            fttap.check(again > 0, f"seed {seed}: {lost} lost, and nobody asked again\n{text}")
+            return
+    fttap.check(False, f"of {MOST_SEEDS} seeds none lost an acknowledgement")
+
+
+def finalize_one():
+    """at MPI_Finalize a lost acknowledgement is asked for again, and given"""
+    one_is_lost("finalize")
+
+
+def disconnect_one():
+    """at MPI_Comm_disconnect a lost acknowledgement is asked for again, and given"""
+    one_is_lost("disconnect")
+
+
+def all_are_lost(how):
+    for seed in range(1, MOST_SEEDS + 1):
+        text = part(how, 100, seed, 700)
+        if number(r"btl/fault\[rank 1\]:.* dropped=(\d+)", text) > 1:
+            return
+    fttap.check(False, f"in {MOST_SEEDS} runs every acknowledgement rode on a message")
+
+
+def finalize_all():
+    """when all are lost MPI_Finalize ends within its bound"""
+    all_are_lost("finalize")
+
+
+def disconnect_all():
+    """when all are lost MPI_Comm_disconnect ends within its bound"""
+    all_are_lost("disconnect")
+
+
+fttap.main([finalize_one, disconnect_one, finalize_all, disconnect_all])

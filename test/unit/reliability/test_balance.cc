@@ -1,0 +1,128 @@
+// Where the load goes when the rates of two paths change, in closed loop with a model of the links:
+// told by the bytes each path was given.
+#include "opal/ft/reliability/peer.hpp"
+#include "test/unit/cmocka.hpp"
+#include "test/unit/reliability/ends.hpp"
+
+#include <algorithm>
+
+using namespace ft::test;
+
+namespace {
+
+constexpr std::uint32_t fragment = 8192;
+constexpr Duration latency = 50_us;
+
+Config config_for_links()
+{
+    Config c;
+    c.fragment_bytes = fragment;
+    c.window_bytes = std::uint64_t{1} << 20;
+    return c;
+}
+
+/// A sends to B without an end over two links of given rates; what comes back meets no queue.
+struct Load {
+    Load() : t(2, config_for_links()) {}
+
+    void run_until(Time end)
+    {
+        while (t.now < end) {
+            while (t.a.peer.has_room(16 * fragment, false)) {
+                (void)t.a.submit(false, 16 * fragment, fragment, t.now);
+            }
+            for (Frame &frame : t.a.pump(t.now)) {
+                Time &free_at = free[frame.path];
+                free_at = std::max(free_at, t.now) +
+                          Duration::from_ns(static_cast<std::int64_t>(
+                              static_cast<double>(frame.bytes.size()) / rate[frame.path]));
+                there[frame.path].emplace_back(free_at + latency, std::move(frame));
+            }
+            for (Frame &frame : t.b.pump(t.now)) {
+                back.emplace_back(t.now + latency, std::move(frame));
+            }
+            while (!t.a.done.empty()) { // their storage may go, oldest first
+                finished += t.a.done.back()->length;
+                t.a.done.pop_back();
+            }
+            t.b.delivered.clear();
+            Time next = std::min(t.a.peer.next_deadline(), t.b.peer.next_deadline());
+            for (const auto *queue : {&there[0], &there[1], &back}) {
+                next = queue->empty() ? next : std::min(next, queue->front().first);
+            }
+            t.now = std::max(t.now, next);
+            for (auto &queue : there) {
+                arrive(queue, t.b);
+            }
+            arrive(back, t.a);
+        }
+    }
+    /// The part of the bytes that path 0 is given from now on, for so long.
+    double share_for(Duration length)
+    {
+        const std::array before{sent(0), sent(1)};
+        run_until(t.now + length);
+        const auto first = static_cast<double>(sent(0) - before[0]);
+        return first / (first + static_cast<double>(sent(1) - before[1]));
+    }
+    [[nodiscard]] std::uint64_t sent(PathId path) const
+    {
+        return t.a.peer.paths()[path].bytes_sent;
+    }
+
+    Two t;
+    std::array<double, 2> rate{0.04, 0.01}; ///< bytes per ns
+    std::uint64_t finished = 0;
+
+  private:
+    using Queue = std::deque<std::pair<Time, Frame>>;
+    void arrive(Queue &queue, End &end)
+    {
+        while (!queue.empty() && queue.front().first <= t.now) {
+            (void)end.take(queue.front().second, t.now);
+            queue.pop_front();
+        }
+    }
+    std::array<Time, 2> free{};
+    std::array<Queue, 2> there;
+    Queue back;
+};
+
+void load_follows_a_change_within_a_second(void **)
+{
+    double before = 0;
+    double after = 0;
+    double one_slow = 0;
+    double rate = 0;
+    std::uint64_t down = 1;
+    {
+        Load load;
+        load.run_until(load.t.now + 700_ms);
+        before = load.share_for(300_ms);
+        std::swap(load.rate[0], load.rate[1]);
+        load.run_until(load.t.now + 700_ms);
+        const std::uint64_t finished = load.finished;
+        after = load.share_for(300_ms);
+        rate = static_cast<double>(load.finished - finished) / 300e6;
+        load.rate = {0.001, 0.04};
+        load.run_until(load.t.now + 700_ms);
+        one_slow = load.share_for(300_ms);
+        down = load.t.a.peer.counters().path_down;
+    }
+    // In proportion it were 0.8, 0.2 and 0.024.
+    assert_true(before > 0.6 && before < 0.95);
+    assert_true(after > 0.05 && after < 0.4);
+    assert_true(one_slow < 0.15);
+    assert_true(rate > 0.7 * 0.05);
+    assert_int_equal(down, 0);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(load_follows_a_change_within_a_second),
+    };
+    return cmocka_run_group_tests_name("balance", tests, nullptr, nullptr);
+}
