@@ -167,7 +167,7 @@ Mode Record::mode() const
     if (!failed().united(heard_).is_subset_of(recognised_)) {
         return Mode::broken;
     }
-    return recognised_.empty() ? Mode::stock : Mode::survivors;
+    return recognised_.empty() || stands_in_ ? Mode::stock : Mode::survivors;
 }
 
 Record::Call &Record::call(std::uint32_t sequence, Semantics wanted)
@@ -350,8 +350,9 @@ ompi_communicator_t *Record::neighbours()
     if (neighbours_ == nullptr && comm_->c_topo != nullptr) {
         neighbours_ = bring_to_life(prepare_twin(comm_, false), &contexts_[1]);
         if (neighbours_ != nullptr) {
-            for (const Rank member : recognised_.members()) {
-                process::set_standing(contexts_[1], member, process::Standing::recognised);
+            if (Record *its = service().find(neighbours_); its != nullptr) {
+                its->adopt(recognised_, {});
+                its->stands_in_ = true;
             }
         }
     }

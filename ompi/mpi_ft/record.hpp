@@ -151,6 +151,7 @@ class Record {
     RankSet recognised_;
     std::map<std::uint32_t, Call> calls_; ///< nodes stay where they are while calls are added
 
+    bool stands_in_ = false; ///< the communicator is another one's neighbours()
     ompi_communicator_t *survivors_ = nullptr;
     ompi_communicator_t *neighbours_ = nullptr;
     std::vector<std::uint32_t> contexts_; ///< of these two

@@ -19,6 +19,7 @@
 #include <mpi.h>
 
 #include "opal/process/deaths.hpp"
+#include "test/mpi/survivors/mark.hpp"
 #include "test/mpi/survivors/stand.hpp"
 
 #include <chrono>
@@ -32,6 +33,8 @@
 #include <unistd.h>
 
 namespace {
+
+using marks::mark;
 
 struct Options {
     std::size_t deaths = 0;
@@ -114,23 +117,6 @@ Options parse(int argc, char **argv)
         }
     }
     return o;
-}
-
-/// The FIFO stays open: its reader must never see an end.
-void mark(const char *fifo, const std::string &text)
-{
-    if (fifo == nullptr) {
-        return;
-    }
-    static const int fd = ::open(fifo, O_WRONLY);
-    timespec t{};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    char line[256];
-    const int n = std::snprintf(line, sizeof line, "%lld.%09ld %s\n",
-                                static_cast<long long>(t.tv_sec), t.tv_nsec, text.c_str());
-    if (fd >= 0 && ::write(fd, line, static_cast<std::size_t>(n)) < 0) {
-        std::perror("marks");
-    }
 }
 
 bool lives(std::uint32_t jobid, int rank)

@@ -95,6 +95,9 @@ int main(int argc, char **argv)
             validate_all();
         }
     }
+    if (when != "during") {
+        all_through(doomed);
+    }
     if (dies) {
         die();
     }

@@ -6,7 +6,13 @@
 //        calls unsupported    MPI_COMM_NULL, null pointers, ranks that are none: errors
 //        calls early          a call before MPI_Init: ends the program
 //        calls calm           validates, whatever the PML
+//        calls other_pml      rank 1 dies, over a PML that knows nothing of failures
+//        calls wronged        rank 0 suspects rank 1, which lives
+//        calls fatal          rank 1 dies, and the error handler is MPI_ERRORS_ARE_FATAL
+#include "ompi/mca/ompi_prelude.hpp"
+
 #include "check.hpp"
+#include "opal/process/standing.hpp"
 
 #include <thread>
 
@@ -101,6 +107,7 @@ void failures_met()
     const MPI_Comm first = twin();
     const MPI_Comm second = twin();
     MPI_Comm third = twin();
+    all_through({victim});
     if (me == victim) {
         die();
     }
@@ -158,6 +165,69 @@ void unsupported()
     is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "afterwards");
 }
 
+/// The victim lives, and rank 0 finds no way to it, as pml/dr would say. It must not return from
+/// the call that puts it into the set; nobody else may return before it has stopped.
+void wronged()
+{
+    if (me == 0) {
+        ft::process::declare_unreachable({OMPI_PROC_MY_NAME->jobid, victim});
+    }
+    int count = 0;
+    while (count == 0) {
+        is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+        that(me != victim || count == 0, "the wronged process returned");
+    }
+    that(failed(MPI_COMM_WORLD) == std::set<int>{victim}, "the set is %s",
+         text_of(failed(MPI_COMM_WORLD)).c_str());
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier among the others");
+}
+
+/// A communicator without an error handler of its own: the program ends at the first error.
+void fatal()
+{
+    MPI_Comm comm = twin();
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+    all_through({victim});
+    if (me == victim) {
+        die();
+    }
+    while (MPI_Barrier(comm) == MPI_SUCCESS) {
+    }
+    std::printf("rank %d goes on\n", me);
+}
+
+/// A death over a PML that cannot end what waits for it: what agrees works, and so do collectives
+/// that begin after it. Its error codes are numbers to this PML's MPI_Error_class.
+void over_another_pml()
+{
+    all_through({victim});
+    if (me == victim) {
+        die();
+    }
+    hear_of(MPI_COMM_WORLD, {victim});
+    int code = MPI_Barrier(MPI_COMM_WORLD);
+    that(code == MPI_ERR_RANK_FAIL_STOP, "barrier before validation: %d", code);
+    int count = 0;
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+    that(count == 1, "%d failures", count);
+    that(failed(MPI_COMM_WORLD) == std::set<int>{victim}, "another set");
+    MPI_Request request = MPI_REQUEST_NULL;
+    is(MPI_Icomm_validate_all(MPI_COMM_WORLD, &count, &request), MPI_SUCCESS, "ivalidate_all");
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait");
+    int flag = me == 0 ? 6 : 3;
+    code = MPIX_Comm_agree(MPI_COMM_WORLD, &flag);
+    that(code == MPIX_ERR_PROC_FAILED || code == MPI_SUCCESS, "agree: %d", code);
+    that(flag == 2, "the flags are %d", flag);
+    int one = 1;
+    int sum = 0;
+    is(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS, "allreduce");
+    that(sum == size - 1, "the sum is %d", sum);
+    MPI_Comm left = MPI_COMM_NULL;
+    is(MPIX_Comm_shrink(MPI_COMM_WORLD, &left), MPI_SUCCESS, "shrink");
+    is(MPI_Barrier(left), MPI_SUCCESS, "barrier of the shrunk");
+    is(MPI_Comm_free(&left), MPI_SUCCESS, "free");
+}
+
 void calm()
 {
     int count = -1;
@@ -190,6 +260,12 @@ int main(int argc, char **argv)
         unsupported();
     } else if (what == "calm") {
         calm();
+    } else if (what == "wronged") {
+        wronged();
+    } else if (what == "fatal") {
+        fatal();
+    } else if (what == "other_pml") {
+        over_another_pml();
     } else {
         failures_met();
     }

@@ -64,6 +64,23 @@ inline bool is(int code, int wanted, const char *what)
     std::abort();
 }
 
+/// Everybody is through with what went before, and nobody of `doomed` dies earlier: else one that
+/// is still in it would meet the failure.
+inline void all_through(const std::set<int> &doomed, MPI_Comm comm = MPI_COMM_WORLD)
+{
+    int token = 0;
+    for (const int rank : doomed) {
+        if (rank != me) {
+            is(MPI_Send(&token, 1, MPI_INT, rank, 9, comm), MPI_SUCCESS, "token");
+        }
+    }
+    for (int rank = 0; doomed.count(me) != 0 && rank < size; ++rank) {
+        if (rank != me) { // one that is doomed itself may be gone by now
+            MPI_Recv(&token, 1, MPI_INT, rank, 9, comm, MPI_STATUS_IGNORE);
+        }
+    }
+}
+
 /// The ranks of "1,3" or "1-3"; empty for "none".
 inline std::set<int> ranks_of(const std::string &text)
 {

@@ -8,7 +8,11 @@
 //                                      collective FIRST, FIRST + 1, ...; nobody may hang; then
 //                                      validate_all, then the same collective must be right. With
 //                                      "root", the one that dies is its root
+//        collectives killed FIFO NUMBER   the test kills so many ranks, and reads from the FIFO
+//        when
+//                                      it may begin; then as with "recognised"
 #include "among.hpp"
+#include "test/mpi/survivors/mark.hpp"
 
 using namespace among;
 
@@ -44,6 +48,18 @@ void recognised(const std::set<int> &doomed)
     hear_of(MPI_COMM_WORLD, doomed);
     validate(doomed.size());
     all_collectives(doomed);
+}
+
+/// What validate_all recognised. A rank that failed since is not in it.
+std::set<int> failed_by_agreement()
+{
+    std::set<int> ranks;
+    for (const int rank : failed(MPI_COMM_WORLD)) {
+        if (state(MPI_COMM_WORLD, rank) == MPI_RANK_NULL) {
+            ranks.insert(rank);
+        }
+    }
+    return ranks;
 }
 
 void refused(const std::set<int> &doomed)
@@ -92,6 +108,34 @@ void entry(int first, bool roots)
     }
 }
 
+/// Until so many have been killed all work together; each time somebody is, they agree.
+void killed(const std::string &fifo, std::size_t wanted)
+{
+    marks::mark(fifo.c_str(), "ready " + std::to_string(me));
+    const walk::Group mine = world();
+    int which = 0;
+    std::set<int> dead;
+    while (dead.size() < wanted) {
+        int root = 0;
+        while (dead.count(root) != 0) {
+            ++root;
+        }
+        const int code = walk::call(which, mine, root, walk::Form::blocking).code;
+        which = (which + 1) % walk::count();
+        if (code != MPI_SUCCESS) {
+            is(code, MPI_ERR_RANK_FAIL_STOP, walk::name(which));
+            int count = 0;
+            is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+            dead = failed_by_agreement();
+            that(static_cast<int>(dead.size()) == count, "%d failures, but %zu known", count,
+                 dead.size());
+            which = 0; // all are at one place again
+        }
+    }
+    std::printf("rank %d set %s\n", me, text_of(dead).c_str());
+    all_collectives(dead);
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -99,10 +143,13 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     const std::string what = argc > 1 ? argv[1] : "recognised";
     const std::string which = argc > 2 ? argv[2] : "none";
-    if (what == "entry") {
+    if (what == "killed") {
+        killed(which, static_cast<std::size_t>(std::atoi(argv[3])));
+    } else if (what == "entry") {
         entry(std::atoi(which.c_str()), argc > 3);
     } else {
         is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+        all_through(ranks_of(which));
         (what == "refused" ? refused : recognised)(ranks_of(which));
     }
     return finish();

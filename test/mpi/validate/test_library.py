@@ -137,6 +137,40 @@ def other_pml():
     result.must(result.output.count('runs over the PML "ob1"') == 1, "no message, or several")
 
 
+def other_pml_deadly():
+    """Over ob1, with a death: agreements and later collectives work, and a message says what does not"""
+    for btl in ("vader,self", "tcp,self"):
+        result = run(4, {"pml": "ob1", "btl": btl, "errmgr": "radixft"}, CALLS, "other_pml")
+        result.must(result.code == 0 and result.output.count(" right") == 3, "somebody was wrong")
+        result.must(result.output.count('runs over the PML "ob1"') == 1, "no message, or several")
+
+
+HELD = r"Rank 1 on \S+ lives, but others have agreed that it has failed"
+
+
+def wronged():
+    """A rank that lives and is suspected stops before anybody returns, and says why"""
+    result = run(4, DEADLY, CALLS, "wronged")
+    right = set(re.findall(r"^rank (\d+) right$", result.output, re.M))
+    result.must(result.code == 0 and right == {"0", "2", "3"}, f"right: {right}")
+    result.must(re.search(HELD, " ".join(result.output.split())), "no message")
+
+
+def wronged_without_radixft():
+    """The same without a membership service: it stops, and mpirun ends the job, as documented"""
+    result = run(4, {"pml": "dr", "btl": "vader,self"}, CALLS, "wronged")
+    result.must(result.code != 0, "mpirun went on")
+    result.must(re.search(HELD, " ".join(result.output.split())), "no message")
+    result.must("wrong:" not in result.output, "somebody was wrong")
+
+
+def fatal():
+    """With MPI_ERRORS_ARE_FATAL the program ends at a failure"""
+    result = run(4, DEADLY, CALLS, "fatal")
+    result.must(result.code != 0 and "goes on" not in result.output, "it went on")
+    result.must("MPI_ERRORS_ARE_FATAL" in result.output, "no message")
+
+
 def without_component():
     """Without coll/validate the calls are errors with a message"""
     result = run(2, {"pml": "dr", "btl": "vader,self", "coll": "^validate"}, CALLS, "calm")
@@ -173,7 +207,8 @@ def examples():
 
 SETS = {
     "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
-    "calls": [failures, threads, unsupported, early, other_pml, without_component],
+    "calls": [failures, threads, unsupported, early, other_pml, other_pml_deadly, without_component,
+              wronged, wronged_without_radixft, fatal],
     "examples": [examples],
 }
 

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""MPI_Comm_validate_all and the collectives behind it on several hosts, of which one is lost.
+
+Eight ranks work in collectives on four hosts when the kernel takes a whole host
+with its ranks and its daemon: its processes are killed, and one rank elsewhere,
+or first all its links go down, so that nothing tells of it but silence. All that
+live must hold one set, and every collective must give then what it gives on a
+communicator of the survivors.
+"""
+
+import os
+import re
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+
+import ftcluster  # noqa: E402
+from fttap import check, main  # noqa: E402
+
+HOSTS = 4
+RANKS = 8
+DEADLINE = 100
+# How long silence is bearable must not depend on how busy this machine is.
+MCA = ["--mca", "errmgr", "radixft", "--mca", "pml", "dr", "--mca", "btl", "tcp,self",
+       "--mca", "errmgr_radixft_suspect_floor", "4000", "--mca", "errmgr_radixft_probe", "2000",
+       "--mca", "orte_base_help_aggregate", "0"]
+
+
+def program(name):
+    """Path of one of test/mpi/validate's programs."""
+    path = os.path.join(ftcluster.build_dir(), "test", "mpi", "validate", name)
+    check(os.access(path, os.X_OK), f"{path} is missing: run make check, or set FT_BUILD")
+    return path
+
+
+def ranks_of(*hosts):
+    """Ranks are dealt out to the hosts in turn."""
+    return {rank for rank in range(RANKS) for host in hosts if rank % HOSTS == int(host[1:])}
+
+
+def start(cluster, *words):
+    return cluster.mpirun(*MCA, "--map-by", "node", "-np", str(RANKS), *words, deadline=DEADLINE,
+                          env=ftcluster.component_env())
+
+
+def must_be_right(run, pattern, alive):
+    """It ended by itself, and everybody who lives was right."""
+    run.wait()
+    right = set(re.findall(pattern, run.out, re.M))
+    if run.code != 0 or right != alive:
+        run.tell(80)
+    check(run.code == 0 and right == alive, f"exit code {run.code}, right were {sorted(right)}")
+
+
+def lose(text, dead, fault):
+    """A test: collectives run, the fault strikes, one set everywhere, and all of them right."""
+    def test():
+        with ftcluster.Cluster(hosts=HOSTS) as cluster:
+            marks = cluster.marks()
+            run = start(cluster, program("collectives"), "killed", marks.path, str(len(dead)))
+            end = time.monotonic() + DEADLINE
+            for _ in range(RANKS):
+                check(marks.wait(lambda t: t.startswith("ready"), end, run), "a rank is not ready")
+            fault(cluster)
+            alive = {str(rank) for rank in set(range(RANKS)) - dead}
+            must_be_right(run, r"^rank (\d+) right$", alive)
+            sets = set(re.findall(r"^rank \d+ set (\S+)$", run.out, re.M))
+            check(sets == {",".join(str(rank) for rank in sorted(dead))}, f"the sets are {sets}")
+            marks.close()
+    test.__doc__ = text
+    return test
+
+
+def rank_of(pid):
+    """The rank of a process, from its environment."""
+    with open(f"/proc/{pid}/environ", "rb") as source:
+        found = re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", source.read())
+    return int(found[1]) if found else None
+
+
+def one_rank(cluster):
+    for _, pid, command in cluster.processes():
+        if "/collectives" in command and rank_of(pid) == 5:
+            os.kill(pid, 9)
+
+
+def silent_host(cluster):
+    cluster.tool("kill", "n3", "--silent")
+
+
+def rank_and_host(cluster):
+    one_rank(cluster)
+    cluster.tool("kill", "n2")
+
+
+def intercommunicator():
+    """An intercommunicator whose groups are spread over all hosts, processes of both die"""
+    with ftcluster.Cluster(hosts=HOSTS) as cluster:
+        run = start(cluster, program("inter"), "create", "4", "a1,b0,b2")
+        must_be_right(run, r"^process (\w\d+) right$", {"a0", "a2", "a3", "b1", "b3"})
+
+
+main([lose("A rank and the host of others are lost at once", {5} | ranks_of("n2"), rank_and_host),
+      lose("A host is lost without a word", ranks_of("n3"), silent_host),
+      intercommunicator])
