@@ -6,8 +6,10 @@
  * processes keep their order here; the simulator's do not.
  *
  * -DFAILS=2      how many may die            -DWRONG      one process is suspected though it lives
- * -DLOOSE        return in COMMIT
- * -DNO_COMMIT, -DFORGET, -DNO_FENCE, -DNO_REPORT, -DACCEPT_ANY    mistakes that spin must find
+ * -DLOOSE        return in COMMIT            -DFAST       the exchange first, the three phases when it fails
+ * -DNO_COMMIT, -DFORGET, -DNO_FENCE, -DNO_REPORT, -DACCEPT_ANY, -DANEW_ANYHOW
+ *                mistakes that spin must find
+ * -DREPLAY       does what a trace of the real engine says, and nothing else (replay.py)
  */
 #ifndef N
 #define N 3
@@ -24,7 +26,9 @@
 #define ROOT_OF(tree) ((tree) / ATTEMPTS)
 #define CAP 12
 
-mtype = { ballot, commit, decide, answer, report, halt, halted };
+#define EXCHANGED 1 /* the number under which the exchange's value is accepted: below any tree's */
+
+mtype = { ballot, commit, decide, answer, report, halt, halted, exchange };
 
 /* kind, tree, yes, suspects, confirmed ones, value, tree it was accepted in */
 chan wire[N * N] = [CAP] of { mtype, byte, bit, byte, byte, byte, byte };
@@ -41,7 +45,11 @@ typedef Process {
     byte promised;
     byte parent; byte excluded; bit owes;     /* a COMMIT not yet answered */
     byte stage; byte tree; byte pending; bit all_yes; byte best; byte best_tree; byte attempt;
-    byte told                                 /* the suspects it has reported */
+    byte told;                                /* the suspects it has reported */
+    bit called
+#ifdef FAST
+    ; bit exchanging; bit trouble; bit ask; byte tag; byte got; byte sent; byte got2; byte sent2
+#endif
 }
 Process p[N];
 
@@ -71,6 +79,12 @@ hidden byte i, j, k, news;
 hidden byte t_, s_, c_, v_, n_;
 hidden byte y_;
 hidden mtype kind;
+#ifdef FAST
+#define EXCHANGING (ME.exchanging && !ME.trouble)
+hidden byte w, d, steps;
+#else
+#define EXCHANGING false
+#endif
 
 inline die()
 {
@@ -89,6 +103,9 @@ inline die()
     j = 0
 }
 
+#ifdef REPLAY
+#include "consensus_replay.pml"
+#else
 /* One send: this process may die just before it. */
 inline tell(te_to, te_what, te_tree, te_yes, te_s, te_c, te_v, te_vn)
 {
@@ -103,6 +120,7 @@ inline tell(te_to, te_what, te_tree, te_yes, te_s, te_c, te_v, te_vn)
         wire[self * N + te_to]!te_what,te_tree,te_yes,te_s,te_c,te_v,te_vn
     fi
 }
+#endif
 
 inline to_others(to_set, to_what, to_tree, to_s, to_c, to_v)
 {
@@ -117,21 +135,6 @@ inline to_others(to_set, to_what, to_tree, to_s, to_c, to_v)
     :: else -> break
     od;
     k = 0
-}
-
-inline learn(le_s, le_c)
-{
-    ME.confirmed = ME.confirmed | le_c;
-    news = le_s & ~ME.suspects;
-    ME.suspects = ME.suspects | le_s;
-    to_others(news & ~ME.confirmed & ~ME.own, halt, 0, 0, 0, NOTHING);
-    news = 0
-}
-
-inline stop_here(f)
-{
-    stopped = stopped | BIT(self);
-    tell(f, halted, 0, 0, 0, 0, NOTHING, 0)
 }
 
 /* The call returns v; then all who wait for this process hear it. */
@@ -156,10 +159,48 @@ inline return_with(re_v)
     fi
 }
 
+#ifdef FAST
+#include "consensus_exchange.pml"
+#else
+inline release() { skip }
+#endif
+
+inline learn(le_s, le_c)
+{
+    ME.confirmed = ME.confirmed | le_c;
+    news = le_s & ~ME.suspects;
+    ME.suspects = ME.suspects | le_s;
+#ifdef FAST
+    if
+    :: news && ME.called && ME.returned == NOTHING ->
+        if
+        :: CAN_BEGIN_ANEW ->
+            begin_exchange();
+#ifdef LOOSE
+            ME.ask = 1
+#endif
+        :: else -> ME.trouble = 1
+        fi
+    :: else
+    fi;
+#endif
+    to_others(news & ~ME.confirmed & ~ME.own, halt, 0, 0, 0, NOTHING);
+    news = 0
+}
+
+inline stop_here(f)
+{
+    stopped = stopped | BIT(self);
+    tell(f, halted, 0, 0, 0, 0, NOTHING, 0)
+}
+
 inline lead()
 {
     ME.attempt++;
     assert(ME.attempt < ATTEMPTS);                                          /* termination */
+#ifdef FAST
+    ME.exchanging = 0;
+#endif
     ME.tree = self * ATTEMPTS + ME.attempt;
     ME.promised = ME.tree;
     ME.excluded = ME.suspects;
@@ -167,7 +208,7 @@ inline lead()
     ME.all_yes = 1;
     ME.owes = 0;
     if
-    :: ME.in_tree != 0 && ROOT_OF(ME.in_tree) == self ->
+    :: ME.in_tree > EXCHANGED && ROOT_OF(ME.in_tree) == self ->
         ME.stage = 2;
         ME.in_tree = ME.tree;
         to_others(ME.pending, commit, ME.tree, ME.excluded, ME.excluded & ME.confirmed, ME.value)
@@ -211,16 +252,22 @@ inline put_forward()
 
 inline react()
 {
+#ifdef FAST
+    advance();
+#endif
     do
     :: GONE || ME.returned != NOTHING -> break
     :: else ->
         if
         :: ME.owes && FENCE && !HAS(ME.suspects, ME.parent) ->
             ME.owes = 0;
-            tell(ME.parent, answer, ME.in_tree, IN(DOUBTED, ME.excluded), ME.suspects, ME.confirmed, NOTHING, 0)
+            if
+            :: IN(DOUBTED, ME.excluded) -> tell(ME.parent, answer, ME.in_tree, 1, 0, 0, NOTHING, 0)
+            :: else -> tell(ME.parent, answer, ME.in_tree, 0, ME.suspects, ME.confirmed, NOTHING, 0)
+            fi
         :: else ->
             if
-            :: ROOT == self && self * ATTEMPTS + ME.attempt + 1 > ME.promised && ME.stage == 0 -> lead()
+            :: ROOT == self && self * ATTEMPTS + ME.attempt + 1 > ME.promised && ME.stage == 0 && !EXCHANGING -> lead()
             :: ROOT == self && ME.stage != 0 &&
                ((ME.pending & ME.suspects) || !IN(DOUBTED, ME.excluded)) -> lead()
             :: ROOT == self && ME.stage == 1 && ME.pending == 0 ->
@@ -236,10 +283,10 @@ inline react()
                 :: !ME.all_yes -> lead()
                 :: else ->
                     return_with(ME.value);
-                    to_others(ALL & ~ME.excluded, decide, ME.tree, 0, 0, ME.value)
+                    to_others(ALL & ~ME.excluded, decide, 0, 0, 0, ME.value)
                 fi
 #ifndef NO_REPORT
-            :: ROOT != self && !IN(ME.suspects, ME.told) && ROOT < N ->
+            :: ROOT != self && !IN(ME.suspects, ME.told) && ROOT < N && !EXCHANGING ->
                 ME.told = ME.suspects;
                 tell(ROOT, report, 0, 0, ME.suspects, ME.confirmed, NOTHING, 0)
 #endif
@@ -256,6 +303,9 @@ inline hear_undecided(f)
         ME.promised = t_;
         ME.excluded = s_;
         ME.owes = 0;
+#ifdef FAST
+        ME.exchanging = 0;
+#endif
         if
         :: IN(ME.suspects, s_) -> ME.told = ME.suspects
         :: else
@@ -268,10 +318,17 @@ inline hear_undecided(f)
         tell(f, answer, t_, IN(ME.suspects, s_), ME.suspects, ME.confirmed, ME.value, ME.in_tree)
 #endif
     :: kind == commit && t_ >= ME.promised && t_ != ME.in_tree ->
+        if
+        :: t_ > ME.promised && IN(ME.suspects, s_) -> ME.told = ME.suspects
+        :: else
+        fi;
         ME.promised = t_;
         ME.excluded = s_;
         ME.value = v_;
         ME.in_tree = t_;
+#ifdef FAST
+        ME.exchanging = 0;
+#endif
         if
         :: HAS(v_, self) -> stop_here(f)
         :: else ->
@@ -293,8 +350,29 @@ inline hear_undecided(f)
     :: kind == decide ->
         if
         :: HAS(v_, self) -> stop_here(f)
-        :: else -> return_with(v_)
+        :: else ->
+            return_with(v_);
+            release();
+            if
+            :: ME.stage != 0 && ME.promised == ME.tree -> /* from another, while its own tree waits */
+                to_others(ALL & ~ME.excluded, decide, 0, 0, 0, v_)
+            :: else
+            fi
         fi
+#ifdef FAST
+    :: kind == exchange && ME.exchanging ->
+        if
+        :: s_ != ME.tag ->
+            if
+            :: !CAN_BEGIN_ANEW -> ME.trouble = 1
+            :: else
+            fi
+        :: s_ == ME.tag && t_ < QUESTION -> ME.got = ME.got | BIT(t_)
+        :: s_ == ME.tag && t_ > QUESTION -> ME.got2 = ME.got2 | BIT(t_ - 16)
+        :: else
+        fi
+    :: kind == report -> ME.trouble = 1
+#endif
     :: else
     fi
 }
@@ -324,8 +402,11 @@ inline hear(f)
             if
             :: ME.returned != NOTHING ->
                 if
-                :: kind == ballot || kind == commit || kind == report ->
-                    tell(f, decide, 0, 0, ME.suspects, ME.confirmed, ME.returned, 0)
+                :: kind == ballot || kind == commit || kind == report || kind == exchange ->
+                    if
+                    :: DOUBTED -> tell(f, decide, 0, 0, ME.suspects, ME.confirmed, ME.returned, 0)
+                    :: else -> tell(f, decide, 0, 0, 0, 0, ME.returned, 0)
+                    fi
                 :: else
                 fi
             :: else -> hear_undecided(f)
@@ -340,17 +421,28 @@ inline hear(f)
 #define MAIL (len(wire[self]) + len(wire[N + self]) + len(wire[2 * N + self]))
 #endif
 
+inline call()
+{
+    ME.called = 1;
+    ME.entry = ME.suspects;
+    if
+    :: DOUBTED == 0 -> ME.told = ME.suspects /* the dead everybody notices, or the ballot is refused */
+    :: else
+    fi;
+#ifdef FAST
+    begin_exchange();
+#endif
+    react()
+}
+
 proctype Member(byte self)
 {
     byte f;
-    bool called;
 
     do
     /* calls */
-    :: atomic { !called && !GONE ->
-        called = true;
-        ME.entry = ME.suspects;
-        react() }
+    :: atomic { !ME.called && !GONE ->
+        call() }
     /* dies */
     :: atomic { !HAS(dead, self) && MAY_DIE(self) -> die(); break }
     /* notices a death */
@@ -366,7 +458,7 @@ proctype Member(byte self)
             ME.own = ME.own | BIT(f);
             learn(BIT(f), BIT(f));
             if
-            :: called -> react()
+            :: ME.called -> react()
             :: else
             fi
         :: else
@@ -389,7 +481,7 @@ proctype Member(byte self)
             ME.own = ME.own | BIT(f);
             learn(BIT(f), 0);
             if
-            :: called -> react()
+            :: ME.called -> react()
             :: else
             fi
         :: else
@@ -397,7 +489,7 @@ proctype Member(byte self)
         f = 0 }
 #endif
     /* hears */
-    :: atomic { (called || HAS(stopped, self)) && !HAS(dead, self) && MAIL > 0 ->
+    :: atomic { (ME.called || HAS(stopped, self)) && !HAS(dead, self) && MAIL > 0 ->
         if
         :: nempty(wire[0 * N + self]) -> f = 0
         :: nempty(wire[1 * N + self]) -> f = 1
@@ -412,6 +504,10 @@ proctype Member(byte self)
         f = 0; kind = 0; t_ = 0; y_ = 0; s_ = 0; c_ = 0; v_ = 0; n_ = 0 }
     od
 }
+
+#ifdef REPLAY
+#include "consensus_player.pml"
+#endif
 
 /* When nothing more can happen: termination, validity, and agreement of those that live. */
 proctype Judge()
@@ -450,6 +546,7 @@ proctype Judge()
 init
 {
     atomic {
+#ifndef REPLAY
         /* How many of the FAILS really die. What must be reached is judged only when no more can. */
         if
         :: deaths = 0
@@ -464,21 +561,30 @@ init
         :: calm = 1
         fi;
 #endif
+#endif
         i = 0;
         do
         :: i < N ->
             p[i].returned = NOTHING;
             p[i].value = NOTHING;
             p[i].parent = NOTHING;
+            p[i].attempt = EXCHANGED;
             i++
         :: else -> break
         od;
         i = 0;
+#ifdef REPLAY
+        load();
+        dead = OLD_DEAD;
+        deaths = FAILS;
+        run Player();
+#else
         do
         :: i < N -> run Member(i); i++
         :: else -> break
         od;
         i = 0;
+#endif
         run Judge()
     }
 }

@@ -23,6 +23,11 @@ CASES = [
     ("3 processes, up to 2 die, loose", ["FAILS=2", "LOOSE"], None),
     ("3 processes, up to 2 die, 1 is wronged, strict", ["FAILS=2", "WRONG"], None),
     ("3 processes, up to 2 die, 1 is wronged, loose", ["FAILS=2", "WRONG", "LOOSE"], None),
+    ("the exchange, 3 processes, up to 2 die, strict", ["FAST", "FAILS=2"], None),
+    ("the exchange, 3 processes, up to 2 die, loose", ["FAST", "FAILS=2", "LOOSE"], None),
+    ("the exchange, 3 processes, up to 2 die, 1 is wronged, strict", ["FAST", "FAILS=2", "WRONG"], None),
+    ("the exchange, 3 processes, up to 2 die, 1 is wronged, loose", ["FAST", "FAILS=2", "WRONG", "LOOSE"], None),
+    ("beginning the exchange anew with a value accepted is found", ["FAST", "FAILS=2", "ANEW_ANYHOW"], "returned"),
     ("returning in COMMIT under strict semantics is found", ["FAILS=2", "NO_COMMIT"], "returned"),
     ("a new root that forgets what was accepted is found", ["FAILS=2", "FORGET"], "returned"),
     ("orphans that report nothing are found", ["FAILS=2", "NO_REPORT"], "returned!=255"),
@@ -32,6 +37,8 @@ CASES = [
 SOAK = [
     ("4 processes, up to 2 die, strict", ["N=4", "FAILS=2"], None),
     ("4 processes, up to 2 die, loose", ["N=4", "FAILS=2", "LOOSE"], None),
+    ("the exchange, 4 processes, 1 dies, strict", ["FAST", "N=4", "FAILS=1"], None),
+    ("the exchange, 4 processes, 1 dies, loose", ["FAST", "N=4", "FAILS=1", "LOOSE"], None),
 ]
 
 

@@ -60,6 +60,32 @@ void World::push(Event event)
     queue_.push(event);
 }
 
+void World::record(const Event &event, const Message &message)
+{
+    if (!plan_.record) {
+        return;
+    }
+    Step step{Step::Input::calls, event.to, event.from, {}, message, {}, false};
+    switch (event.kind) {
+    case Event::Kind::start:
+        step.whom = plan_.members[event.to].brings.suspects;
+        break;
+    case Event::Kind::deliver:
+        step.input = Step::Input::hears;
+        break;
+    case Event::Kind::suspect:
+    case Event::Kind::accuse:
+        step.input = event.kind == Event::Kind::suspect && event.confirmed ? Step::Input::is_sure_of
+                                                                           : Step::Input::suspects;
+        step.whom = event.from == no_rank ? old_dead_ : RankSet{event.from};
+        break;
+    case Event::Kind::die:
+        step.input = Step::Input::dies;
+        break;
+    }
+    run_.steps.push_back(std::move(step));
+}
+
 Run World::run()
 {
     std::uint64_t events = 0;
@@ -98,6 +124,7 @@ void World::step(const Event &event)
     if (fate.dead) {
         return;
     }
+    record(event, message);
     Time now = std::max(event.at, busy_[event.to]);
     Agreement &engine = engines_[event.to];
     actions_.clear();
@@ -153,6 +180,9 @@ void World::carry_out(Rank who, Time now)
             break;
         }
         ++fate.actions;
+        if (plan_.record) {
+            run_.steps.back().done.push_back(action);
+        }
         switch (action.kind) {
         case Action::Kind::decide:
             fate.returned = now;
@@ -223,6 +253,9 @@ void World::kill(Rank who, Time now)
     }
     fate.dead = true;
     fate.died = now;
+    if (plan_.record) {
+        run_.steps.back().died = true;
+    }
     fate.dead_before_start = !fate.started;
     note("dies", who, "");
     for (Rank rank = 0; rank < run_.fates.size(); ++rank) {

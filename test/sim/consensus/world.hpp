@@ -62,6 +62,7 @@ struct Plan {
     std::vector<std::uint32_t> node_of; ///< empty: all wires are far
     bool over_bytes = false;            ///< encode and decode every message
     bool watch = false;                 ///< keep a trace
+    bool record = false;                ///< keep the steps
     std::uint64_t seed = 1;
     std::uint64_t event_limit = never;
 };
@@ -80,6 +81,17 @@ struct Fate {
     Value value;
 };
 
+/// One input of one process, and what came of it, for those who compare it with something else.
+struct Step {
+    enum class Input : std::uint8_t { calls, hears, suspects, is_sure_of, dies } input;
+    Rank who;
+    Rank from = no_rank; ///< hears
+    RankSet whom;        ///< suspects, is sure of; calls: brings
+    Message message;     ///< hears
+    Actions done;        ///< what it lived to carry out
+    bool died = false;   ///< before it had carried out everything, or just after
+};
+
 struct Run {
     std::vector<Fate> fates;
     std::string broken; ///< empty, or the first invariant that was broken while running
@@ -90,6 +102,7 @@ struct Run {
     std::uint64_t bytes = 0;
     bool out_of_events = false;
     std::vector<std::string> trace;
+    std::vector<Step> steps;
 };
 
 class World {
@@ -119,6 +132,7 @@ class World {
     void returned(Rank who, Time now);
     void note(const char *what, Rank who, const std::string &text);
     Time wire(Rank a, Rank b);
+    void record(const Event &event, const Message &message);
 
     const Plan &plan_;
     ft::base::Rng rng_;

@@ -52,6 +52,20 @@ def redrawn():
         is_picture(os.path.join(folder, "failover-loud.svg"), "rail cut")
 
 
+def measured():
+    """what was measured of validate_all is drawn, a picture for each BTL"""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "validate-measured.csv"), "w", encoding="ascii") as table:
+            table.write("btl,processes,paper_strict,paper_loose,strict,loose,unoptimised_collectives,optimised_collectives\n")
+            for btl in ("vader", "tcp"):
+                for ranks in (2, 4, 8):
+                    table.write(f"{btl},{ranks},{9 * ranks},{6 * ranks},{5 * ranks},{3 * ranks},{2 * ranks},{ranks}\n")
+        done = figures("--redraw", "--out", folder, "validate-measured")
+        check(done.returncode == 0, done.stdout)
+        for btl in ("vader", "tcp"):
+            is_picture(os.path.join(folder, f"validate-measured-{btl}.svg"), btl, "strict", "stock", "coll/basic")
+
+
 def refused():
     """an unknown figure and a folder that is no build are refused with a sentence"""
     done = figures("pie")
@@ -61,4 +75,4 @@ def refused():
         check(done.returncode == 1 and "is no build" in done.stdout and "Traceback" not in done.stdout, done.stdout)
 
 
-main([simulated, redrawn, refused])
+main([simulated, redrawn, measured, refused])
