@@ -111,6 +111,20 @@ def seen_in_ranks(parameters, **options):
     return seen
 
 
+def killed_peer(transport):
+    """A rank dies: the others agree on it, and are not misled by what UCX says first."""
+    def case():
+        agree = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "agree")
+        for dead, when in (("2", "later"), ("0", "during")):
+            result = run({**LOOPBACK, "btl_ucx_transports": transport, "errmgr": "radixft"},
+                         program=[agree, dead, when], ranks=4)
+            right = set(re.findall(r"^rank (\d+) right$", result.output, re.MULTILINE))
+            result.must(result.code == 0 and right == {"0", "1", "2", "3"} - {dead},
+                        f"rank {dead} died {when}: right were {sorted(right)}")
+    case.__doc__ = f"a killed peer over {transport}: the survivors agree on who died"
+    return case
+
+
 def text_of(pid, name):
     """A file of /proc, empty when the process is gone."""
     try:
@@ -149,6 +163,8 @@ TESTS = [
     inert("not in the list of BTLs", btl="vader,self"),
     inert("with a list that only excludes", btl="^openib"),
     leaves_processes_alone,
+    killed_peer("tcp"),
+    killed_peer("posix"),
     refuses({"btl_ucx_transports": "tcp,pigeons"}, "Not there: pigeons", "There are:"),
     refuses({"btl_ucx_transports": ""}, "Not there: (nothing)"),
     host_without_such_a_network,

@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import tempfile
 import time
 
 from . import linux, wire
@@ -26,6 +27,7 @@ def become_host(plan, host):
     linux.mount_proc()
     # Shared memory must not be shared between hosts: names would collide.
     linux.mount("tmpfs", "/dev/shm", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV)
+    linux.show_own_network_devices(tempfile.mkdtemp(dir="/dev/shm"))
     linux.mount(plan.path("hosts"), "/etc/hosts", "", linux.MS_BIND)
     socket.sethostname(host)
 

@@ -12,6 +12,7 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 MS_BIND = 0x1000
+MNT_DETACH = 2
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 MS_NOSUID = 0x2
@@ -81,6 +82,21 @@ def enter_private_namespaces():
 def mount_proc():
     """Give this PID namespace its own view of /proc."""
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+
+def show_own_network_devices(folder):
+    """Have /sys/class/net list the devices of this network namespace, as UCX wants to see them.
+
+    folder is an empty one to use meanwhile. Where the kernel does not permit it, nothing is changed.
+    """
+    try:
+        mount("sysfs", folder, "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    except OSError:
+        return
+    try:
+        mount(os.path.join(folder, "class", "net"), "/sys/class/net", "", MS_BIND)
+    finally:
+        _check(_libc.umount2(folder.encode(), MNT_DETACH), f"umount {folder}")
 
 
 def _write(path, text):

@@ -68,10 +68,14 @@ struct Endpoint {
     std::uint64_t cookie = 0; ///< the peer's
     Bytes device;
     Bytes interface;
-    uct_ep_h way = nullptr; ///< made at first contact
-    bool broken = false;
-    bool leaving = false;            ///< the peer has said so: what breaks now is no failure
-    std::vector<Fragment *> waiting; ///< UCX has no room for them
+    uct_ep_h way = nullptr;    ///< made at first contact
+    bool broken = false;       ///< for good
+    bool lost = false;         ///< its connection broke, and another one is tried
+    bool leaving = false;      ///< the peer has said so: what breaks now is no failure
+    std::uint8_t attempts = 0; ///< since it was lost, saturating
+    base::Time retry_at;       ///< not before
+    base::Time verdict_at = base::Time::never(); ///< broken if still lost then
+    std::vector<Fragment *> waiting;             ///< UCX has no room for them
 };
 
 struct ModuleCounters {
@@ -83,6 +87,8 @@ struct ModuleCounters {
     std::uint64_t strangers = 0;
     std::uint64_t no_receiver = 0;
     std::uint64_t broken = 0;
+    std::uint64_t renewed = 0;
+    std::uint64_t lost = 0;
 };
 
 class Module final : public mca_btl_base_module_t, private PortEvents {
@@ -124,7 +130,12 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
     void broken(uct_ep_h way, ucs_status_t status) noexcept override;
     static void completed(uct_completion_t *completion) noexcept;
 
-    bool ready(Endpoint &endpoint) noexcept;
+    enum class Ready : std::uint8_t { yes, lost, broken };
+    Ready ready(Endpoint &endpoint) noexcept;
+    void recover(Endpoint &endpoint) noexcept;
+    void give_up(Endpoint &endpoint) noexcept;
+    void bury(Endpoint &endpoint) noexcept;
+    void drop_waiting(Endpoint &endpoint) noexcept;
     Posted post(Endpoint &endpoint, Fragment &fragment) noexcept;
     Posted judge(Endpoint &endpoint, ucs_status_t status) noexcept;
     void fail(Endpoint &endpoint, ucs_status_t status) noexcept;
@@ -147,6 +158,7 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
     std::unordered_map<uct_ep_h, Endpoint *> by_way_;
     std::unordered_map<std::uint64_t, Endpoint *> by_cookie_;
     std::vector<Endpoint *> blocked_; ///< with fragments that wait
+    std::vector<Endpoint *> lost_;    ///< whose connection is to be made anew
     std::vector<Endpoint *> failed_;  ///< to be told to the PML
     DoneList done_;                   ///< to be given back to the PML
     std::vector<uct_ep_h> graveyard_; ///< to be destroyed when UCX is not under way

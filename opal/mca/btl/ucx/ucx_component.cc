@@ -26,7 +26,7 @@ struct NumberParameter {
     const char *help;
 };
 
-std::array<NumberParameter, 4> numbers{{
+std::array<NumberParameter, 5> numbers{{
     {"fragment", &Settings::fragment, 65528, 1024, 65528, OPAL_INFO_LVL_4,
      "Largest fragment, bytes with btl/ucx's own 8, 1024 to 65528, default 65528; a transport that "
      "carries less sets the limit itself. Low: more work for each byte. High: 4 MiB of receive "
@@ -35,6 +35,11 @@ std::array<NumberParameter, 4> numbers{{
      "Time between looks whether a peer still lives, over transports that do not find out by "
      "themselves (shared memory), milliseconds, 0 to 3600000, default 1000; 0 never looks. Low: "
      "reads of /proc for each peer. High: a peer that died is noticed by silence alone"},
+    {"reconnect_ms", &Settings::reconnect_ms, 5000, 0, 3600000, OPAL_INFO_LVL_5,
+     "Time for which a connection that broke is tried to be made anew, under a PML that sends "
+     "again "
+     "what is lost (dr), milliseconds, 0 to 3600000, default 5000. 0: a broken connection is an "
+     "error of the path at once. High: a path that is gone is probed for that long"},
     {"bandwidth", &Settings::bandwidth, 0, 0, 4000000, OPAL_INFO_LVL_5,
      "What a module is believed to carry until it was measured, Mbit/s, 0 to 4000000; 0 (default) "
      "is 40000 for shared memory and 10000 for networks. Low: other paths are preferred at the "

@@ -3,6 +3,7 @@
 #include <cinttypes>
 
 #include "opal/mca/clock.hpp"
+#include "opal/mca/selected_pml.hpp"
 
 namespace ft::ucx {
 
@@ -20,6 +21,8 @@ constexpr unsigned idle_after = 64;
 constexpr unsigned idle_turn = 8;
 /// From there on the copy costs more than to have UCX keep track of the bytes.
 constexpr std::size_t zero_copy_from = 8192;
+/// A connection that broke is made anew after 10 ms, then twice as late each time, at most 640 ms.
+constexpr std::uint8_t most_doublings = 6;
 
 static_assert(offsetof(Fragment, header) + header_bytes == sizeof(Fragment),
               "header and bytes of a fragment lie in one piece");
@@ -43,6 +46,22 @@ std::size_t pack(void *to, void *pieces)
         std::memcpy(bytes + header_bytes + all.first_bytes, all.second, all.second_bytes);
     }
     return header_bytes + all.first_bytes + all.second_bytes;
+}
+
+/// A PML that sends again what is lost can wait for a new connection; the others must be told.
+bool pml_retransmits() noexcept
+{
+    static const bool does = [] {
+        const char *name = mca::selected_pml();
+        return name != nullptr && std::strcmp(name, "dr") == 0;
+    }();
+    return does;
+}
+
+/// What the PML is told of a fragment that went down with its connection.
+int status_of_lost() noexcept
+{
+    return pml_retransmits() ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
 }
 
 ucs_status_t send_copy(uct_ep_h way, Pieces pieces) noexcept
@@ -108,8 +127,9 @@ Endpoint *Module::add_peer(opal_proc_t *process, std::uint64_t cookie, Bytes dev
     endpoint->waiting.reserve(most_waiting);
     // What is noted of peers later must not fail for want of memory.
     blocked_.reserve(endpoints_.size() + 1);
+    lost_.reserve(endpoints_.size() + 1);
     failed_.reserve(endpoints_.size() + 1);
-    graveyard_.reserve(graveyard_.size() + endpoints_.size() + 1);
+    graveyard_.reserve(graveyard_.size() + 2 * (endpoints_.size() + 1));
     by_cookie_[cookie & Header::cookie_mask] = endpoint;
     endpoints_.emplace(endpoint, std::move(fresh));
     return endpoint;
@@ -128,12 +148,8 @@ void Module::remove_peer(Endpoint *endpoint) noexcept
                 uct_ep_destroy(endpoint->way); // what is in flight completes, with an error
             }
         }
-        for (Fragment *fragment : endpoint->waiting) {
-            fragment->status = OPAL_ERR_UNREACH;
-            done_.add(fragment);
-        }
-        endpoint->waiting.clear();
-        std::erase(blocked_, endpoint);
+        drop_waiting(*endpoint);
+        std::erase(lost_, endpoint);
         std::erase(failed_, endpoint);
         const auto found = by_cookie_.find(endpoint->cookie & Header::cookie_mask);
         if (found != by_cookie_.end() && found->second == endpoint) {
@@ -173,29 +189,49 @@ void Module::give_back(Fragment *fragment) noexcept
     (fragment->small ? small_ : large_).put(fragment);
 }
 
-bool Module::ready(Endpoint &endpoint) noexcept
+Module::Ready Module::ready(Endpoint &endpoint) noexcept
 {
     if (OPAL_LIKELY(endpoint.way != nullptr)) {
-        return !endpoint.broken;
+        return OPAL_UNLIKELY(endpoint.broken) ? Ready::broken : Ready::yes;
     }
     if (endpoint.broken) {
-        return false;
+        return Ready::broken;
+    }
+    if (endpoint.lost && (port_->wants_checks() || mca::now() < endpoint.retry_at)) {
+        return Ready::lost; // whoever is asked after and does not answer is dead
     }
     ucs_status_t status = UCS_OK;
     endpoint.way = port_->connect(endpoint.device, endpoint.interface, status);
-    if (endpoint.way == nullptr) {
-        fail(endpoint, status);
-        return false;
+    if (endpoint.way != nullptr) {
+        try {
+            by_way_.emplace(endpoint.way, &endpoint);
+            return Ready::yes;
+        } catch (...) {
+            status = UCS_ERR_NO_MEMORY;
+        }
     }
-    try {
-        by_way_.emplace(endpoint.way, &endpoint);
-    } catch (...) {
-        uct_ep_destroy(endpoint.way);
+    fail(endpoint, status);
+    return endpoint.broken ? Ready::broken : Ready::lost;
+}
+
+void Module::bury(Endpoint &endpoint) noexcept
+{
+    if (endpoint.way != nullptr) {
+        by_way_.erase(endpoint.way);
+        graveyard_.push_back(endpoint.way);
         endpoint.way = nullptr;
-        fail(endpoint, UCS_ERR_NO_MEMORY);
-        return false;
     }
-    return true;
+}
+
+void Module::drop_waiting(Endpoint &endpoint) noexcept
+{
+    for (Fragment *fragment : endpoint.waiting) {
+        fragment->status = status_of_lost();
+        done_.add(fragment);
+    }
+    counters_.lost += endpoint.waiting.size();
+    endpoint.waiting.clear();
+    std::erase(blocked_, &endpoint);
 }
 
 void Module::fail(Endpoint &endpoint, ucs_status_t status) noexcept
@@ -203,17 +239,12 @@ void Module::fail(Endpoint &endpoint, ucs_status_t status) noexcept
     if (endpoint.broken) {
         return;
     }
-    endpoint.broken = true;
-    for (Fragment *fragment : endpoint.waiting) {
-        fragment->status = OPAL_ERR_UNREACH;
-        done_.add(fragment);
-    }
-    endpoint.waiting.clear();
+    drop_waiting(endpoint);
     if (endpoint.leaving) {
+        endpoint.broken = true;
         return;
     }
     ++counters_.broken;
-    failed_.push_back(&endpoint);
     if (settings_.verbose) {
         const std::string said = last_words();
         std::fprintf(stderr, "btl/ucx[rank %" PRIu32 "]: %s over %s lost its way to %s: %s%s%s\n",
@@ -221,6 +252,38 @@ void Module::fail(Endpoint &endpoint, ucs_status_t status) noexcept
                      port_->resource().device.c_str(), OPAL_NAME_PRINT(endpoint.process->proc_name),
                      ucs_status_string(status), said.empty() ? "" : "; UCX says: ", said.c_str());
     }
+    if (!pml_retransmits() || settings_.reconnect_ms == 0) {
+        give_up(endpoint);
+        return;
+    }
+    const base::Time present = mca::now();
+    if (!endpoint.lost) {
+        endpoint.lost = true;
+        endpoint.verdict_at = present + base::Duration::from_ms(settings_.reconnect_ms);
+        lost_.push_back(&endpoint);
+    }
+    bury(endpoint);
+    endpoint.retry_at = present + base::Duration::from_ms(std::int64_t{10} << endpoint.attempts);
+    if (endpoint.attempts < most_doublings) {
+        ++endpoint.attempts;
+    }
+}
+
+void Module::give_up(Endpoint &endpoint) noexcept
+{
+    endpoint.broken = true;
+    drop_waiting(endpoint);
+    failed_.push_back(&endpoint);
+}
+
+/// UCX takes fragments for it: there is a connection again.
+void Module::recover(Endpoint &endpoint) noexcept
+{
+    endpoint.lost = false;
+    endpoint.attempts = 0;
+    endpoint.verdict_at = base::Time::never();
+    std::erase(lost_, &endpoint);
+    ++counters_.renewed;
 }
 
 void Module::broken(uct_ep_h way, ucs_status_t status) noexcept
@@ -233,17 +296,22 @@ void Module::broken(uct_ep_h way, ucs_status_t status) noexcept
 
 Module::Posted Module::judge(Endpoint &endpoint, ucs_status_t status) noexcept
 {
-    if (OPAL_LIKELY(status == UCS_OK)) {
-        return Posted::sent;
-    }
-    if (status == UCS_INPROGRESS) {
-        return Posted::in_flight;
+    if (OPAL_LIKELY(status == UCS_OK) || status == UCS_INPROGRESS) {
+        if (OPAL_UNLIKELY(endpoint.lost)) {
+            recover(endpoint);
+        }
+        ++counters_.sent;
+        return status == UCS_OK ? Posted::sent : Posted::in_flight;
     }
     if (status == UCS_ERR_NO_RESOURCE) {
         return Posted::full;
     }
     fail(endpoint, status);
-    return Posted::broken;
+    if (endpoint.broken) {
+        return Posted::broken;
+    }
+    ++counters_.lost;
+    return Posted::sent; // and lost, which the PML finds out
 }
 
 Module::Posted Module::post(Endpoint &endpoint, Fragment &fragment) noexcept
@@ -271,16 +339,20 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
     fragment->status = OPAL_SUCCESS;
     {
         const mca::Guard guard(lock_);
-        if (OPAL_UNLIKELY(!ready(endpoint))) {
+        const Ready state = ready(endpoint);
+        if (OPAL_UNLIKELY(state == Ready::broken)) {
             return OPAL_ERR_UNREACH;
         }
-        const Posted posted = endpoint.waiting.empty() ? post(endpoint, *fragment) : Posted::full;
+        Posted posted = Posted::sent;
+        if (OPAL_UNLIKELY(state == Ready::lost)) {
+            ++counters_.lost;
+        } else {
+            posted = endpoint.waiting.empty() ? post(endpoint, *fragment) : Posted::full;
+        }
         switch (posted) {
         case Posted::sent:
-            ++counters_.sent;
             break;
         case Posted::in_flight:
-            ++counters_.sent;
             return OPAL_SUCCESS;
         case Posted::full:
             if (endpoint.waiting.size() >= most_waiting) {
@@ -324,8 +396,10 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
     }
     const std::uint64_t mine = Header{endpoint.cookie, Kind::fragment, tag}.packed();
     const mca::Guard guard(lock_);
-    if (OPAL_UNLIKELY(!ready(endpoint))) {
-        return OPAL_ERR_UNREACH;
+    const Ready state = ready(endpoint);
+    if (OPAL_UNLIKELY(state != Ready::yes)) {
+        counters_.lost += state == Ready::lost ? 1 : 0;
+        return state == Ready::lost ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
     }
     if (OPAL_UNLIKELY(!endpoint.waiting.empty())) {
         return OPAL_ERR_OUT_OF_RESOURCE;
@@ -337,7 +411,6 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
             : send_copy(endpoint.way, {mine, header, front_bytes, second, payload_bytes});
     switch (judge(endpoint, status)) {
     case Posted::sent:
-        ++counters_.sent;
         return OPAL_SUCCESS;
     case Posted::broken:
         return OPAL_ERR_UNREACH;
@@ -351,7 +424,10 @@ void Module::completed(uct_completion_t *completion) noexcept
 {
     auto *fragment = reinterpret_cast<Fragment *>(reinterpret_cast<std::byte *>(completion) -
                                                   offsetof(Fragment, completion));
-    fragment->status = completion->status == UCS_OK ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
+    if (completion->status != UCS_OK) {
+        fragment->status = status_of_lost();
+        ++fragment->module->counters_.lost;
+    }
     fragment->module->done_.add(fragment);
 }
 
@@ -387,9 +463,9 @@ void Module::push_waiting() noexcept
                 break;
             case Posted::sent:
                 done_.add(fragment);
-                [[fallthrough]];
+                break;
             case Posted::in_flight:
-                ++counters_.sent;
+                break;
             }
         }
         if (endpoint.waiting.empty()) {
@@ -464,11 +540,18 @@ void Module::report() noexcept
 void Module::look() noexcept
 {
     port_->look_for_connections();
-    if (settings_.check_interval_ms == 0 || !port_->wants_checks()) {
+    const bool checks = settings_.check_interval_ms != 0 && port_->wants_checks();
+    if (OPAL_LIKELY(!checks && lost_.empty())) {
         return;
     }
     const base::Time present = mca::now();
-    if (present < next_check_) {
+    for (std::size_t i = lost_.size(); i-- > 0;) {
+        if (Endpoint &endpoint = *lost_[i]; present >= endpoint.verdict_at) {
+            lost_.erase(lost_.begin() + static_cast<std::ptrdiff_t>(i));
+            give_up(endpoint);
+        }
+    }
+    if (!checks || present < next_check_) {
         return;
     }
     next_check_ = present + base::Duration::from_ms(settings_.check_interval_ms);
@@ -558,10 +641,11 @@ void Module::finish() const noexcept
     std::fprintf(stderr,
                  "btl/ucx[rank %" PRIu32 "]: module=%u transport=%s device=%s sent=%" PRIu64
                  " delivered=%" PRIu64 " waited=%" PRIu64 " full=%" PRIu64 " malformed=%" PRIu64
-                 " strangers=%" PRIu64 " no_receiver=%" PRIu64 " broken=%" PRIu64 "\n",
+                 " strangers=%" PRIu64 " no_receiver=%" PRIu64 " broken=%" PRIu64
+                 " renewed=%" PRIu64 " lost=%" PRIu64 "\n",
                  OPAL_PROC_MY_NAME.vpid, index_, port_->resource().transport.c_str(),
                  port_->resource().device.c_str(), c.sent, c.delivered, c.waited, c.full,
-                 c.malformed, c.strangers, c.no_receiver, c.broken);
+                 c.malformed, c.strangers, c.no_receiver, c.broken, c.renewed, c.lost);
 }
 
 } // namespace ft::ucx

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""pml/dr over btl/ucx on the virtual cluster: every byte is right whatever the kernel does to a rail.
+
+Each fault is made while messages are under way and is shown to have struck.
+"""
+
+import os
+import re
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+
+import ftcluster  # noqa: E402
+import ftring  # noqa: E402
+from fttap import check, comment, main  # noqa: E402
+
+UCX = {"pml": "dr", "btl": "ucx,self", "btl_ucx_stats": 1, "btl_ucx_verbose": 1, "pml_dr_stats": 1,
+       "btl_ucx_transports": "tcp"}
+DEADLINE = 90
+STOPPED_SECONDS = 5
+
+
+def networks(cluster):
+    """The IP network of each rail."""
+    addresses = cluster.tool("run", "n0", "--", "ip", "-br", "-4", "address", "show")
+    return [re.match(r"[\d.]+/\d+", line.split()[2]).group(0)
+            for line in addresses.splitlines() if line.startswith("rail")]
+
+
+def parameters_for(cluster, ucx, tcp=None):
+    """UCX has these rails; btl/tcp has that one, if any."""
+    nets = networks(cluster)
+    own = dict(UCX, btl_ucx_if_include=",".join(nets[rail] for rail in ucx))
+    if tcp is not None:
+        own.update(btl="ucx,tcp,self", btl_tcp_if_include=nets[tcp])
+    return own
+
+
+def counted(story, name):
+    """The sum over all ranks of what btl/ucx counted."""
+    lines = re.findall(r"^btl/ucx\[rank \d+\]: (module=.*)$", story.run.err, re.MULTILINE)
+    return sum(int(n) for line in lines for n in re.findall(rf"\b{name}=(\d+)", line))
+
+
+def finish(story):
+    """The run ends well, and went by UCX."""
+    story.finish_right()
+    check(counted(story, "delivered") > 0, "nothing went by UCX")
+    check(counted(story, "strangers") == 0, "our own messages were taken for foreign")
+
+
+def cut_and_go_on(cluster, story, rail, how):
+    """A cut in the middle of a large message, and rounds after it."""
+    cluster.tool("cut", "n1", rail, "--how", how)
+    check(cluster.await_struck("drop", "n1", rail, 1, story.end), "nothing was cut")
+    began = time.monotonic()
+    story.goes_on()
+    comment(f"went on {time.monotonic() - began:.1f} s after the cut of rail {rail}")
+
+
+def rail_after_rail():
+    """from UCX on one rail to UCX on the other to TCP, as each is cut without a word"""
+    with ftcluster.Cluster(rails=3) as cluster:
+        parameters = parameters_for(cluster, [0, 1], tcp=2)
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            for rail in ("0", "1"):
+                cut_and_go_on(cluster, story, rail, "drop")
+            finish(story)
+
+
+def reset():
+    """a rail whose connections are reset: UCX says so, and another rail carries on"""
+    with ftcluster.Cluster() as cluster:
+        parameters = parameters_for(cluster, [0, 1])
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            cut_and_go_on(cluster, story, "0", "reset")
+            finish(story)
+            check(counted(story, "broken") > 0, "no connection broke")
+
+
+def reset_once():
+    """the only rail's connections are reset once: new ones are made, and nothing is lost"""
+    with ftcluster.Cluster(hosts=2, rails=1) as cluster:
+        parameters = parameters_for(cluster, [0])
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            cut_and_go_on(cluster, story, "0", "reset-once")
+            finish(story)
+            check(counted(story, "renewed") > 0, "no connection was made anew")
+
+
+def rail_back():
+    """a rail that was cut without a word and healed is used again"""
+    with ftcluster.Cluster() as cluster:
+        parameters = parameters_for(cluster, [0, 1])
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            cut_and_go_on(cluster, story, "0", "drop")
+            cluster.tool("heal", "n1", "0")
+            story.goes_on()
+            cut_and_go_on(cluster, story, "1", "drop")
+            finish(story)
+
+
+def corrupted_on_the_wire():
+    """bytes that the network rewrites, past TCP's own checksum, are noticed and sent again"""
+    with ftcluster.Cluster() as cluster:
+        parameters = parameters_for(cluster, [0, 1])
+        with ftring.Story(cluster, parameters, DEADLINE, largest=100000) as story:
+            story.under_way()
+            cluster.tool("corrupt", "n1", "0", "--rate", "0.05")
+            check(cluster.await_struck("corrupt", "n1", "0", 5, story.end), "nothing was rewritten")
+            story.goes_on(5)
+            story.finish_right()
+
+
+def stopped_host():
+    """a host that stands still for seconds and goes on loses nothing"""
+    with ftcluster.Cluster() as cluster:
+        parameters = parameters_for(cluster, [0, 1])
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            cluster.tool("freeze", "n1")
+            story.drain()
+            check(not story.rounds(10, seconds=STOPPED_SECONDS), "the host did not stand still")
+            cluster.tool("thaw", "n1")
+            story.goes_on()
+            finish(story)
+
+
+TESTS = [rail_after_rail, reset, reset_once, rail_back, corrupted_on_the_wire, stopped_host]
+
+if __name__ == "__main__":
+    chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]
+    main(chosen)
