@@ -139,6 +139,8 @@ ucs_status_t Port::open_interface(std::uint32_t fragment)
     for (const char *name : {"SEG_SIZE", "TX_SEG_SIZE"}) {
         static_cast<void>(uct_config_modify(config, name, bytes.c_str()));
     }
+    // UCX's tcp would wait in connect(2), for minutes where a network is cut.
+    static_cast<void>(uct_config_modify(config, "CONN_NB", "y"));
     uct_iface_params_t params{};
     params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
                         UCT_IFACE_PARAM_FIELD_ERR_HANDLER | UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG |

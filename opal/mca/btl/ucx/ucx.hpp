@@ -91,6 +91,14 @@ struct ModuleCounters {
     std::uint64_t lost = 0;
 };
 
+/// Fragments that wait for one peer before the PML is told to wait itself.
+inline constexpr std::size_t most_waiting = 64;
+
+/// A PML that sends again what is lost can wait for a new connection; the others must be told.
+bool pml_retransmits() noexcept;
+/// What the PML is told of a fragment that went down with its connection.
+int status_of_lost() noexcept;
+
 class Module final : public mca_btl_base_module_t, private PortEvents {
   public:
     /// \param network the one of the device; nameless for shared memory, or when it has no address
