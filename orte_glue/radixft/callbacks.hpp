@@ -28,6 +28,9 @@ struct Callbacks {
                         orte_rml_tag_t tag, void *data) noexcept;
     /// In place of the runtime's function for signals to its ranks.
     static int signalled(const orte_process_name_t *rank, std::int32_t number) noexcept;
+    /// At mpirun, in place of the runtime's function for the moment at which all daemons have
+    /// called.
+    static void vm_ready(int fd, short flags, void *data) noexcept;
     static void timer(int fd, short flags, void *data) noexcept;
     /// Calls `what` from the event base, after whatever runs now.
     static void later(void (*what)()) noexcept;

@@ -17,7 +17,7 @@ namespace {
 /// Ticks after which mpirun looks for daemons whose leaving it may have missed.
 constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
-constexpr std::uint32_t format = 3;
+constexpr std::uint32_t format = 4;
 
 /// Whether a process of one of this daemon's ranks exists, whatever the runtime's books say.
 bool children_exist()
@@ -112,7 +112,8 @@ Daemon &Daemon::get() noexcept
 bool Daemon::is_root() const
 {
     if (begun()) {
-        return session_->engine().view()->root() == self_;
+        const membership::ViewPtr &view = session_->engine().view();
+        return view != nullptr && view->root() == self_;
     }
     return self_ == 0;
 }
@@ -227,6 +228,8 @@ void Daemon::on_timer()
         check_ranks();
         wind_down_->tick();
         check_launch(now);
+        introduce();
+        check_newcomers();
         check_leaving();
     }
     flush();
@@ -276,15 +279,8 @@ void Daemon::on_ready(NodeId from, base::WireReader &in, bool genuine)
                       "hosts");
         return;
     }
-    if (begun()) {
-        // A daemon that was added later. It takes part in launches, but is no member of the view,
-        // and goes on with the key that it was started with.
-        if (late_.insert(from).second) {
-            orte_show_help("help-errmgr-radixft.txt", "late-daemon", true, host_name(from).c_str());
-        }
-        return;
-    }
-    if (their_count != orte_process_info.num_procs) {
+    // READY of a daemon that was added later says nothing new.
+    if (begun() || their_count != orte_process_info.num_procs) {
         return;
     }
     ready_.insert(from);
@@ -307,23 +303,33 @@ void Daemon::on_ready(NodeId from, base::WireReader &in, bool genuine)
                       std::strerror(errno));
         return;
     }
-    key_ = job_key(launch_key_, *number);
-    Bytes go(4 + 4 + 4 + number->size() + 6 * 4 + output_.size());
-    base::WireWriter out(go);
+    number_ = *number;
+    key_ = job_key(launch_key_, number_);
+    const Bytes message = sealed(launch_key_, go(false, 0));
+    for (const NodeId id : ready_) {
+        send(id, launch_tag, message);
+    }
+    begin(orte_process_info.num_procs);
+}
+
+/// GO without its seal, with room for what a daemon that joins is told besides.
+Bytes Daemon::go(bool join, std::size_t room) const
+{
+    const Parameters &p = parameters();
+    Bytes text(4 + 4 + 4 + 1 + number_.size() + 6 * 4 + 4 + output_.size() + room);
+    base::WireWriter out(text);
     out.u32(magic);
     out.u32(format);
     out.u32(orte_process_info.num_procs);
-    out.bytes(*number);
+    out.u8(join ? 1 : 0);
+    out.bytes(number_);
     for (const int value : {p.arity, p.heartbeat_ms, p.suspect_floor_ms, p.suspect_ceiling_ms,
                             p.probe_ms, p.minority_wait_ms}) {
         out.u32(static_cast<std::uint32_t>(value));
     }
+    out.u32(static_cast<std::uint32_t>(output_.size()));
     out.bytes(std::as_bytes(std::span(output_)));
-    go = sealed(launch_key_, std::move(go));
-    for (const NodeId id : ready_) {
-        send(id, launch_tag, go);
-    }
-    begin(orte_process_info.num_procs);
+    return text;
 }
 
 void Daemon::on_go(base::WireReader &in)
@@ -331,15 +337,16 @@ void Daemon::on_go(base::WireReader &in)
     Parameters p = parameters();
     const std::uint32_t their_format = in.u32();
     const std::uint32_t daemons = in.u32();
+    const bool join = in.u8() != 0;
     membership::Key number{};
     const auto drawn = in.bytes(number.size());
     for (int *value : {&p.arity, &p.heartbeat_ms, &p.suspect_floor_ms, &p.suspect_ceiling_ms,
                        &p.probe_ms, &p.minority_wait_ms}) {
         *value = static_cast<int>(in.u32());
     }
-    const auto output = in.rest();
-    if (!in.complete() || their_format != format || begun() || self_ >= daemons ||
-        !p.fault().empty()) {
+    const auto output = in.bytes(std::min<std::size_t>(in.u32(), PATH_MAX));
+    if (!in.ok() || (!join && !in.complete()) || their_format != format || begun() ||
+        self_ >= daemons || !p.fault().empty()) {
         ++dropped_;
         return;
     }
@@ -347,10 +354,15 @@ void Daemon::on_go(base::WireReader &in)
     std::copy(drawn.begin(), drawn.end(), number.begin());
     key_ = job_key(launch_key_, number);
     output_.assign(reinterpret_cast<const char *>(output.data()), output.size());
-    begin(daemons);
+    if (!join) {
+        begin(daemons);
+    } else if (!on_invitation(in)) {
+        ++dropped_;
+    }
 }
 
-void Daemon::begin(std::uint32_t daemons)
+/// What comes before the session's begin.
+void Daemon::prepare_engine()
 {
     const Parameters &p = parameters();
     if (p.log_dir != nullptr && p.log_dir[0] != '\0') {
@@ -363,6 +375,15 @@ void Daemon::begin(std::uint32_t daemons)
                            std::strerror(errno));
         }
     }
+    hand_out_no_more();
+    sealer_.emplace(key_);
+    session_->log_to(log_.is_open() ? &log_ : nullptr);
+}
+
+void Daemon::begin(std::uint32_t daemons)
+{
+    const Parameters &p = parameters();
+    prepare_engine();
     if (self_ != 0) {
         // A daemon does not keep book of the others, which a stand-in for mpirun needs.
         for (NodeId id = 0; id < daemons; ++id) {
@@ -372,10 +393,8 @@ void Daemon::begin(std::uint32_t daemons)
             }
         }
     }
-    hand_out_no_more();
-    sealer_.emplace(key_);
-    session_->log_to(log_.is_open() ? &log_ : nullptr);
     session_->begin(monotonic_now(), p.engine(), daemons);
+    welcome_ = true;
     story(1, "begins: %u daemons, arity %d", daemons, p.arity);
     apply_view();
     for (const auto &[from, bytes] : std::exchange(early_, {})) {

@@ -37,7 +37,15 @@ struct NodeLoss {
     std::int64_t noticed_us = 0; ///< wall clock
     std::int64_t installed_us = 0;
     std::int64_t stabilized_ns = 0; ///< the paper's T_s; 0 when another daemon was root
+    std::vector<Rank> ranks;        ///< that died with it
     Epoch epoch = 0;
+};
+
+/// At mpirun: a job that is not mapped before these daemons are members.
+struct Launch {
+    orte_state_caddy_t *caddy = nullptr;
+    std::set<NodeId> newcomers;
+    base::Time since;
 };
 
 class Daemon {
@@ -85,6 +93,8 @@ class Daemon {
     bool is_root() const;
     /// The job has begun: the engine is there.
     bool begun() const { return session_ && session_->begun(); }
+    /// And this daemon is a member, which one that joins is only later.
+    bool is_member() const { return begun() && session_->engine().view() != nullptr; }
 
   private:
     friend struct Callbacks;
@@ -96,10 +106,21 @@ class Daemon {
     bool get_keys();
     void on_ready(NodeId from, base::WireReader &in, bool genuine);
     void on_go(base::WireReader &in);
+    void prepare_engine();
+    Bytes go(bool join, std::size_t room) const;
     void begin(std::uint32_t daemons);
     void check_launch(base::Time now);
     void check_leaving();
     void launch_failed(const std::string &why);
+
+    // daemon_join.cc
+    void admit_newcomers(orte_state_caddy_t *caddy);
+    void introduce();
+    Bytes invitation();
+    bool on_invitation(base::WireReader &in);
+    bool on_address(NodeId from, std::span<const std::byte> body);
+    void follow_joins(const membership::Event &installed);
+    void check_newcomers();
 
     // daemon_watch.cc
     void start_watch();
@@ -137,6 +158,7 @@ class Daemon {
     void check_winding_down();
     void on_output(opal_buffer_t *buffer);
     void on_request(orte_process_name_t *sender, opal_buffer_t *buffer);
+    static void refuse_launch(const orte_job_t &job, orte_process_name_t who, std::int32_t error);
 
     // summary.cc
     void summarize(std::FILE *where) const;
@@ -148,6 +170,7 @@ class Daemon {
     std::unique_ptr<WindDown> wind_down_;
     std::unique_ptr<Session> session_;
     std::optional<membership::Sealer> sealer_;
+    membership::Key number_{};     ///< at mpirun: key_ was made from it
     membership::Key launch_key_{}; ///< seals what is said before the job begins
     membership::Key key_{};        ///< seals everything later
     std::unique_ptr<Watch> watch_; ///< null: nobody wants ranks that hang to be found
@@ -157,7 +180,7 @@ class Daemon {
     std::ofstream log_;
     std::vector<std::pair<NodeId, Bytes>> early_; ///< protocol messages that came before GO
     std::set<NodeId> sealing_;                    ///< have sent something sealed
-    std::set<NodeId> late_;                       ///< at mpirun: came after the job had begun
+    std::vector<Launch> launches_;                ///< at mpirun: wait for newcomers
     std::set<NodeId> ready_;                      ///< at mpirun, during the launch
     std::set<NodeId> lost_;                       ///< nothing is sent there any more
     std::set<NodeId> knocked_;                  ///< a knock is under way: nothing is sent meanwhile
@@ -171,7 +194,8 @@ class Daemon {
     std::int64_t started_wall_us_ = 0;
     bool waiting_for_spread_ = false;
     int exit_code_ = 0;
-    bool over_ = false; ///< the job is being ended
+    bool over_ = false;    ///< the job is being ended
+    bool welcome_ = false; ///< this daemon has a view
     std::uint64_t dropped_ = 0;
     unsigned leaving_ticks_ = 0;
     std::optional<base::Time> orphaned_at_; ///< mpirun has been gone since

@@ -227,6 +227,7 @@ void Daemon::on_installed(const Event &event)
 {
     story(1, "installed view %llu: %u daemons, %u messages",
           static_cast<unsigned long long>(event.view->epoch()), event.view->size(), event.messages);
+    jobs_.learn();
     if (event.change) {
         for (const membership::Removed &gone_one : event.change->removed) {
             NodeLoss &loss = losses_[gone_one.id];
@@ -238,6 +239,8 @@ void Daemon::on_installed(const Event &event)
             loss.noticed_us = doubt == doubted_us_.end() ? loss.installed_us : doubt->second;
             loss.epoch = event.view->epoch();
             loss.stabilized_ns = stabilized_.first == loss.epoch ? stabilized_.second : 0;
+            // As of now: its host may come back, with other ranks.
+            loss.ranks = jobs_.ranks_on(gone_one.id);
             // An evicted one may live and must be told so; a dead one would only make the channel
             // complain.
             if (gone_one.grade != membership::Grade::suspected) {
@@ -248,7 +251,9 @@ void Daemon::on_installed(const Event &event)
             }
         }
     }
+    follow_joins(event);
     apply_view();
+    check_newcomers();
     if (!event.view->contains(0)) {
         without_mpirun(*event.view);
     }
@@ -268,7 +273,7 @@ void Daemon::apply_view()
         if (loss.id == no_node) {
             continue;
         }
-        for (const Rank who : jobs_.ranks_on(id)) {
+        for (const Rank who : loss.ranks) {
             session_->report(monotonic_now(), {who, id, Cause::node_died, 128 + SIGKILL, loss.epoch,
                                                loss.noticed_us, loss.stabilized_ns / 1000});
         }
@@ -403,7 +408,7 @@ void Daemon::tell_ranks(const RankDeath &death)
 
 bool Daemon::gone(NodeId id, const Bytes &signature)
 {
-    if (begun() && !session_->engine().view()->contains(id)) {
+    if (is_member() && !session_->engine().view()->contains(id)) {
         return true;
     }
     const std::vector<Rank> named = decode_signature(signature);

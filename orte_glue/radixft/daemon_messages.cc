@@ -116,8 +116,7 @@ void Daemon::send(const Outgoing &message)
     out.u32(self_);
     out.u8(static_cast<std::uint8_t>(message.type));
     out.bytes(message.body);
-    send(message.to, glue_tag,
-         sealed(sealer_ && !late_.contains(message.to) ? key_ : launch_key_, std::move(bytes)));
+    send(message.to, glue_tag, sealed(sealer_ ? key_ : launch_key_, std::move(bytes)));
 }
 
 void Daemon::on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte> bytes)
@@ -148,6 +147,12 @@ void Daemon::on_protocol(NodeId from, std::span<const std::byte> bytes)
     if (!m || m->from != from || m->to != self_) {
         ++dropped_;
         return;
+    }
+    if (m->proposal) {
+        // Who comes back under an old id is to be spoken to again.
+        for (const membership::Identity &who : m->proposal->change.joined) {
+            lost_.erase(who.id);
+        }
     }
     session_->message(monotonic_now(), *m);
 }
@@ -208,6 +213,9 @@ void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
     case Type::released:
     case Type::wanted:
         used = gather_->on_message(from, type, body);
+        break;
+    case Type::address:
+        used = on_address(from, body);
         break;
     case Type::ranks_are:
     case Type::leave:

@@ -1,6 +1,7 @@
 #include "orte_glue/radixft/session.hpp"
 
 #include <istream>
+#include <iterator>
 #include <ostream>
 #include <sstream>
 #include <utility>
@@ -188,6 +189,20 @@ void Session::begin(base::Time now, const membership::Config &config, std::uint3
     });
 }
 
+void Session::begin_joiner(base::Time now, const membership::Config &config,
+                           std::uint32_t incarnation, const std::vector<NodeId> &known)
+{
+    std::string ids;
+    for (const NodeId id : known) {
+        ids += ' ' + std::to_string(id);
+    }
+    run(now, "join " + std::to_string(incarnation) + ' ' + settings(config) + ids, [&] {
+        engine_.emplace(config, std::make_shared<membership::ViewPool>(),
+                        membership::Identity{self_, incarnation}, known, now);
+        return true;
+    });
+}
+
 membership::Stabilizer::Verdict Session::message(base::Time now, const Message &m)
 {
     return run(now, logging() ? "message " + hex(membership::encode(m)) : std::string(),
@@ -326,6 +341,16 @@ bool call(Session &session, NodeId self, const std::string &line)
             return false;
         }
         session.begin(now, config, daemons);
+    } else if (what == "join") {
+        std::uint32_t incarnation = 0;
+        membership::Config config;
+        in >> incarnation;
+        if (!read_settings(in, config) || session.begun()) {
+            return false;
+        }
+        const std::vector<NodeId> known{std::istream_iterator<NodeId>(in), {}};
+        session.begin_joiner(now, config, incarnation, known);
+        return true; // the list has no end but the line's
     } else if (what == "report") {
         RankDeath death;
         if (!read_death(in, death)) {
@@ -421,7 +446,7 @@ Replay replay(std::istream &log)
     compare();
     result.deaths = session.deaths().known().size();
     result.told = session.deaths().counts();
-    if (session.begun()) {
+    if (session.begun() && session.engine().view()) {
         result.arity = session.engine().view()->arity();
         result.sent = session.engine().counters().for_changes;
         result.again = session.engine().counters().for_changes_again;

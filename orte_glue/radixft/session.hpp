@@ -29,6 +29,10 @@ class Session {
     /// The daemon is a member of the default view of `daemons`. `config` must make sense, and self
     /// be below `daemons`. Once.
     void begin(base::Time now, const membership::Config &config, std::uint32_t daemons);
+    /// Instead of begin(): the daemon wants to join the members among `known`, in this life. The
+    /// engine has no view until it is one of them. Its first question comes with the first time().
+    void begin_joiner(base::Time now, const membership::Config &config, std::uint32_t incarnation,
+                      const std::vector<NodeId> &known);
     bool begun() const { return engine_.has_value(); }
 
     // Only after begin().

@@ -162,21 +162,26 @@ void Daemon::on_request(orte_process_name_t *sender, opal_buffer_t *buffer)
         return;
     }
     // Nobody is left who could launch: MPI_Comm_spawn is told so, or it would wait for ever.
+    refuse_launch(*job, *sender, ORTE_ERR_NOT_SUPPORTED);
+    OBJ_RELEASE(job);
+}
+
+/// Answers the daemon `who`, of whose rank the request came.
+void Daemon::refuse_launch(const orte_job_t &job, orte_process_name_t who, std::int32_t error)
+{
     opal_buffer_t *answer = OBJ_NEW(opal_buffer_t);
-    std::int32_t error = ORTE_ERR_NOT_SUPPORTED;
     orte_jobid_t none = ORTE_JOBID_INVALID;
     int number = 0;
     int *room = &number;
     bool packed = opal_dss.pack(answer, &error, 1, OPAL_INT32) == ORTE_SUCCESS &&
                   opal_dss.pack(answer, &none, 1, ORTE_JOBID) == ORTE_SUCCESS;
-    if (packed && orte_get_attribute(&job->attributes, ORTE_JOB_ROOM_NUM,
+    if (packed && orte_get_attribute(const_cast<opal_list_t *>(&job.attributes), ORTE_JOB_ROOM_NUM,
                                      reinterpret_cast<void **>(&room), OPAL_INT)) {
         packed = opal_dss.pack(answer, room, 1, OPAL_INT) == ORTE_SUCCESS;
     }
-    OBJ_RELEASE(job);
-    if (!packed || orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit),
-                                           sender, answer, ORTE_RML_TAG_LAUNCH_RESP,
-                                           Callbacks::sent, nullptr) != ORTE_SUCCESS) {
+    if (!packed || orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &who,
+                                           answer, ORTE_RML_TAG_LAUNCH_RESP, Callbacks::sent,
+                                           nullptr) != ORTE_SUCCESS) {
         OBJ_RELEASE(answer);
     }
 }

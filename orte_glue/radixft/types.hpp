@@ -60,6 +60,7 @@ enum class Type : std::uint8_t {
     wanted = 7,         ///< root to daemon: this collective still waits for you
     ranks_are = 8,      ///< daemon to root, after mpirun's death: my ranks have ended, or all must
     leave = 9,          ///< root to daemon: the job is over
+    address = 10,       ///< mpirun to daemon: where a daemon is that will join
 };
 
 /// A message for another daemon.

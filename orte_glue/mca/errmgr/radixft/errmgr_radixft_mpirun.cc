@@ -1,6 +1,7 @@
 // The error manager in mpirun: failures of its own ranks, what daemons report, job accounting.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
+#include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/daemon.hpp"
 
 namespace ft::radixft {
@@ -220,6 +221,7 @@ int init() noexcept
     orte_state.add_proc_state(ORTE_PROC_STATE_ERROR, on_proc_error, ORTE_ERROR_PRI);
     orte_state.set_proc_state_callback(ORTE_PROC_STATE_TERMINATED, on_terminated);
     orte_state.set_job_state_callback(ORTE_JOB_STATE_TERMINATED, on_job_terminated);
+    orte_state.set_job_state_callback(ORTE_JOB_STATE_VM_READY, Callbacks::vm_ready);
     return ORTE_SUCCESS;
 }
 

@@ -1,0 +1,226 @@
+// Hosts that are added to a running job (MPI_Comm_spawn with add-host).
+//
+// The runtime starts a daemon there and waits until it has called; then it would map and launch.
+// mpirun holds that back until the newcomer is a member of the view: it tells the members the
+// newcomer's address, hands the newcomer the job's key and everybody's addresses, and the engine
+// does the rest. So a rank never runs on a host of whose death nobody would be told.
+#include "orte_glue/radixft/daemon.hpp"
+
+#include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/launch_key.hpp"
+
+namespace ft::radixft {
+
+namespace {
+
+/// Longest contact string that is believed.
+constexpr std::size_t most_contact = 4096;
+
+void remember_contact(NodeId id, const std::string &uri)
+{
+    opal_process_name_t name = *ORTE_PROC_MY_NAME;
+    name.vpid = id;
+    opal_value_t value;
+    OBJ_CONSTRUCT(&value, opal_value_t);
+    value.key = strdup(OPAL_PMIX_PROC_URI);
+    value.type = OPAL_STRING;
+    value.data.string = strdup(uri.c_str());
+    opal_pmix.store_local(&name, &value);
+    OBJ_DESTRUCT(&value);
+}
+
+} // namespace
+
+void Callbacks::vm_ready(int, short, void *data) noexcept
+{
+    auto *const caddy = static_cast<orte_state_caddy_t *>(data);
+    Daemon &self = Daemon::get();
+    if (!self.begun() || !orte_get_attribute(&caddy->jdata->attributes, ORTE_JOB_LAUNCHED_DAEMONS,
+                                             nullptr, OPAL_BOOL)) {
+        orte_plm_base_vm_ready(0, 0, caddy);
+        return;
+    }
+    self.admit_newcomers(caddy);
+}
+
+void Daemon::admit_newcomers(orte_state_caddy_t *caddy)
+{
+    hand_out_no_more();
+    // The stock runtime has put the list of hosts on the newcomer's command line, and takes it for
+    // known: daemons that were there before would fail at the launch.
+    orte_nidmap_communicated = false;
+    Launch launch{.caddy = caddy, .newcomers = {}, .since = monotonic_now()};
+    for (NodeId id = 1; id < orte_process_info.num_procs; ++id) {
+        const orte_proc_t *const proc = daemon_object(id);
+        if (proc != nullptr && ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_ALIVE) &&
+            !session_->engine().view()->contains(id)) {
+            launch.newcomers.insert(id);
+            lost_.erase(id);
+            story(1, "daemon %u on %s is to join", id, host_name(id).c_str());
+        }
+    }
+    launches_.push_back(std::move(launch));
+    introduce();
+    check_newcomers();
+    flush();
+    arm_timer();
+}
+
+/// Again and again, since nobody answers this: it has arrived when the newcomer is a member.
+void Daemon::introduce()
+{
+    for (const Launch &launch : launches_) {
+        for (const NodeId id : launch.newcomers) {
+            if (session_->engine().view()->contains(id)) {
+                continue;
+            }
+            const std::string uri = contact(id);
+            Bytes text(4 + uri.size());
+            base::WireWriter out(text);
+            out.u32(id);
+            out.bytes(std::as_bytes(std::span(uri)));
+            for (const NodeId member : session_->engine().view()->members()) {
+                if (member != self_) {
+                    send({member, Type::address, text});
+                }
+            }
+            send(id, launch_tag, invitation());
+        }
+    }
+}
+
+Bytes Daemon::invitation()
+{
+    const auto members = session_->engine().view()->members();
+    std::vector<std::pair<NodeId, std::string>> contacts;
+    std::size_t size = 4;
+    for (const NodeId id : members) {
+        contacts.emplace_back(id, contact(id));
+        size += 4 + 4 + contacts.back().second.size();
+    }
+    Bytes text = go(true, size);
+    base::WireWriter out(std::span<std::byte>(text).last(size));
+    out.u32(static_cast<std::uint32_t>(contacts.size()));
+    for (const auto &[id, uri] : contacts) {
+        out.u32(id);
+        out.u32(static_cast<std::uint32_t>(uri.size()));
+        out.bytes(std::as_bytes(std::span(uri)));
+    }
+    return sealed(launch_key_, std::move(text));
+}
+
+bool Daemon::on_invitation(base::WireReader &in)
+{
+    const std::uint32_t count = in.u32();
+    std::vector<std::pair<NodeId, std::string>> contacts;
+    for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+        const NodeId id = in.u32();
+        const std::uint32_t size = in.u32();
+        if (size > most_contact) {
+            in.fail();
+            break;
+        }
+        const auto uri = in.bytes(size);
+        contacts.emplace_back(id, std::string(reinterpret_cast<const char *>(uri.data()), size));
+    }
+    if (!in.complete() || contacts.empty()) {
+        return false;
+    }
+    std::vector<NodeId> known;
+    for (const auto &[id, uri] : contacts) {
+        known.push_back(id);
+        if (id != 0 && id != self_) {
+            remember_contact(id, uri);
+        }
+    }
+    prepare_engine();
+    session_->begin_joiner(monotonic_now(), parameters().engine(), 0, known);
+    story(1, "asks to join %zu daemons", known.size());
+    session_->time(monotonic_now());
+    return true;
+}
+
+bool Daemon::on_address(NodeId from, std::span<const std::byte> body)
+{
+    base::WireReader in(body);
+    const NodeId id = in.u32();
+    const auto uri = in.rest();
+    if (!in.ok() || from != 0 || id == 0 || id == self_ || id >= membership::max_nodes ||
+        uri.empty() || uri.size() > most_contact) {
+        return false;
+    }
+    remember_contact(id, std::string(reinterpret_cast<const char *>(uri.data()), uri.size()));
+    return true;
+}
+
+void Daemon::follow_joins(const membership::Event &installed)
+{
+    // Only the newcomers: what else is a member may be known to be dead by now.
+    const auto joined = [&](NodeId id) {
+        if (!welcome_) {
+            return installed.view->contains(id);
+        }
+        const auto *const change = installed.change.get();
+        return change != nullptr &&
+               std::any_of(change->joined.begin(), change->joined.end(),
+                           [id](const membership::Identity &who) { return who.id == id; });
+    };
+    for (NodeId id = 0; id < orte_process_info.num_procs; ++id) {
+        if (!joined(id) || id == self_) {
+            continue;
+        }
+        lost_.erase(id);
+        story(1, "daemon %u on %s is a member now", id, host_name(id).c_str());
+        if (orte_proc_t *const proc = daemon_object(id); proc != nullptr) {
+            proc->state = ORTE_PROC_STATE_RUNNING;
+            ORTE_FLAG_SET(proc, ORTE_PROC_FLAG_ALIVE);
+        }
+    }
+    for (NodeId id = 0; id < orte_process_info.num_procs && !welcome_; ++id) {
+        if (orte_proc_t *const proc = daemon_object(id);
+            proc != nullptr && !installed.view->contains(id)) {
+            ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
+        }
+    }
+    welcome_ = true;
+}
+
+void Daemon::check_newcomers()
+{
+    if (launches_.empty()) {
+        return;
+    }
+    const base::Time now = monotonic_now();
+    const int wait = parameters().launch_wait_ms;
+    for (auto it = launches_.begin(); it != launches_.end();) {
+        std::string missing;
+        bool dead = false;
+        for (const NodeId id : it->newcomers) {
+            if (!session_->engine().view()->contains(id)) {
+                missing += (missing.empty() ? "" : ", ") + host_name(id);
+                dead = dead || lost_.contains(id);
+            }
+        }
+        const bool late = wait != 0 && now - it->since >= base::Duration::from_ms(wait);
+        if (!missing.empty() && !late && !dead) {
+            ++it;
+            continue;
+        }
+        orte_state_caddy_t *caddy = it->caddy;
+        it = launches_.erase(it);
+        if (over_) {
+            OBJ_RELEASE(caddy);
+        } else if (missing.empty()) {
+            orte_plm_base_vm_ready(0, 0, caddy);
+        } else {
+            orte_show_help("help-errmgr-radixft.txt", "not-joined", true, missing.c_str());
+            orte_job_t *const job = caddy->jdata;
+            refuse_launch(*job, job->originator, ORTE_ERR_FAILED_TO_START);
+            job->num_terminated = job->num_procs;
+            ORTE_ACTIVATE_JOB_STATE(job, ORTE_JOB_STATE_TERMINATED);
+            OBJ_RELEASE(caddy);
+        }
+    }
+}
+
+} // namespace ft::radixft
