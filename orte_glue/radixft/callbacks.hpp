@@ -31,6 +31,8 @@ struct Callbacks {
     /// At mpirun, in place of the runtime's function for the moment at which all daemons have
     /// called.
     static void vm_ready(int fd, short flags, void *data) noexcept;
+    /// In place of the launcher's function.
+    static void launch_daemons(int fd, short flags, void *data) noexcept;
     static void timer(int fd, short flags, void *data) noexcept;
     /// Calls `what` from the event base, after whatever runs now.
     static void later(void (*what)()) noexcept;

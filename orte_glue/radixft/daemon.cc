@@ -168,7 +168,10 @@ bool Daemon::get_keys()
     launch_key_ = *key;
     // Only now, for the launchers: earlier the runtime would copy it into the ranks' environment.
     orte_state.set_job_state_callback(ORTE_JOB_STATE_ALLOCATE, [](int fd, short flags, void *data) {
-        hand_out(get().launch_key_);
+        Daemon &self = get();
+        hand_out(self.launch_key_);
+        self.take_over_launcher();
+        self.bring_back(*static_cast<const orte_state_caddy_t *>(data)->jdata);
         orte_ras_base_allocate(fd, flags, data);
     });
     return true;
@@ -354,6 +357,7 @@ void Daemon::on_go(base::WireReader &in)
     std::copy(drawn.begin(), drawn.end(), number.begin());
     key_ = job_key(launch_key_, number);
     output_.assign(reinterpret_cast<const char *>(output.data()), output.size());
+    orte_process_info.num_procs = std::max<orte_vpid_t>(orte_process_info.num_procs, daemons);
     if (!join) {
         begin(daemons);
     } else if (!on_invitation(in)) {
@@ -395,6 +399,9 @@ void Daemon::begin(std::uint32_t daemons)
     }
     session_->begin(monotonic_now(), p.engine(), daemons);
     welcome_ = true;
+    for (NodeId id = 0; id < daemons && self_ == 0; ++id) {
+        hosts_.remember(host_name(id), {id, 0});
+    }
     story(1, "begins: %u daemons, arity %d", daemons, p.arity);
     apply_view();
     for (const auto &[from, bytes] : std::exchange(early_, {})) {

@@ -19,6 +19,7 @@
 #include "orte_glue/radixft/wind_down.hpp"
 
 #include "opal/ft/base/wire.hpp"
+#include "opal/ft/membership/host_map.hpp"
 
 #include <fstream>
 #include <map>
@@ -59,6 +60,8 @@ class Daemon {
 
     /// From routed: addresses or the number of daemons changed.
     void on_wireup() noexcept;
+    /// From mpirun's error manager: launches wait for new daemons to be members.
+    void watch_launches() noexcept;
     /// Whether messages to this daemon make sense.
     bool reachable(NodeId id) const noexcept { return !lost_.contains(id); }
 
@@ -115,12 +118,17 @@ class Daemon {
 
     // daemon_join.cc
     void admit_newcomers(orte_state_caddy_t *caddy);
+    void bring_back(orte_job_t &job);
+    void bring_back(const std::string &host);
+    void take_over_launcher();
     void introduce();
-    Bytes invitation();
+    Bytes invitation(NodeId guest);
     bool on_invitation(base::WireReader &in);
     bool on_address(NodeId from, std::span<const std::byte> body);
     void follow_joins(const membership::Event &installed);
     void check_newcomers();
+    static void give_up_launch(orte_job_t &job);
+    void newcomer_failed(NodeId id);
 
     // daemon_watch.cc
     void start_watch();
@@ -141,6 +149,7 @@ class Daemon {
     void on_event(const membership::Event &event);
     void on_installed(const membership::Event &event);
     void apply_view();
+    static void set_down(NodeId id);
     void on_announced(const RankDeath &death);
     void account(const RankDeath &death);
     void tell_ranks(const RankDeath &death);
@@ -180,6 +189,11 @@ class Daemon {
     std::ofstream log_;
     std::vector<std::pair<NodeId, Bytes>> early_; ///< protocol messages that came before GO
     std::set<NodeId> sealing_;                    ///< have sent something sealed
+    membership::HostMap hosts_;                   ///< at mpirun
+    std::map<NodeId, std::uint32_t> lives_;       ///< at mpirun: incarnations of newcomers
+    NodeId comeback_ = no_node;                   ///< at mpirun: to be started again now
+    orte_state_cbfunc_t start_daemons_ = nullptr; ///< the launcher's
+    bool greeted_ = false;                        ///< this newcomer has told who it is
     std::vector<Launch> launches_;                ///< at mpirun: wait for newcomers
     std::set<NodeId> ready_;                      ///< at mpirun, during the launch
     std::set<NodeId> lost_;                       ///< nothing is sent there any more

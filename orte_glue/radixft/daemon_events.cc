@@ -87,6 +87,13 @@ void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
                                                                  : daemon.exit_code));
         return;
     }
+    if (!session_->engine().view()->contains(daemon.name.vpid) &&
+        !ORTE_FLAG_TEST(&daemon, ORTE_PROC_FLAG_ALIVE)) {
+        if (!lost_.contains(daemon.name.vpid)) {
+            newcomer_failed(daemon.name.vpid);
+        }
+        return;
+    }
     // The shell's end says little about the daemon's.
     daemon.state = ORTE_PROC_STATE_RUNNING;
     connection_lost(daemon.name.vpid);
@@ -241,6 +248,7 @@ void Daemon::on_installed(const Event &event)
             loss.stabilized_ns = stabilized_.first == loss.epoch ? stabilized_.second : 0;
             // As of now: its host may come back, with other ranks.
             loss.ranks = jobs_.ranks_on(gone_one.id);
+            set_down(gone_one.id);
             // An evicted one may live and must be told so; a dead one would only make the channel
             // complain.
             if (gone_one.grade != membership::Grade::suspected) {
@@ -252,12 +260,22 @@ void Daemon::on_installed(const Event &event)
         }
     }
     follow_joins(event);
+    hosts_.follow(*event.view);
     apply_view();
     check_newcomers();
     if (!event.view->contains(0)) {
         without_mpirun(*event.view);
     }
     check_all_gone();
+}
+
+/// Nothing is to be mapped there any more, until it is added again.
+void Daemon::set_down(NodeId id)
+{
+    if (const orte_proc_t *const proc = daemon_object(id);
+        ORTE_PROC_IS_HNP && proc != nullptr && proc->node != nullptr) {
+        proc->node->state = ORTE_NODE_STATE_DOWN;
+    }
 }
 
 void Daemon::apply_view()

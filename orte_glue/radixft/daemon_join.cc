@@ -9,6 +9,8 @@
 #include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/launch_key.hpp"
 
+#include <sstream>
+
 namespace ft::radixft {
 
 namespace {
@@ -56,6 +58,9 @@ void Daemon::admit_newcomers(orte_state_caddy_t *caddy)
             !session_->engine().view()->contains(id)) {
             launch.newcomers.insert(id);
             lost_.erase(id);
+            const auto who = hosts_.identity_for(host_name(id), *session_->engine().view());
+            lives_[id] = who && who->id == id ? who->incarnation : 0;
+            hosts_.remember(host_name(id), {id, lives_[id]});
             story(1, "daemon %u on %s is to join", id, host_name(id).c_str());
         }
     }
@@ -64,6 +69,99 @@ void Daemon::admit_newcomers(orte_state_caddy_t *caddy)
     check_newcomers();
     flush();
     arm_timer();
+}
+
+/// Has the runtime start a daemon again on one of the hosts that a spawned job names, if that had
+/// one which is dead (add-host has become host by now). The runtime by itself takes a host that it
+/// knows for one that has a daemon.
+void Daemon::bring_back(orte_job_t &job)
+{
+    comeback_ = no_node;
+    if (!is_member() || job.apps == nullptr || job.originator.jobid == ORTE_JOBID_INVALID) {
+        return;
+    }
+    for (int i = 0; i < job.apps->size; ++i) {
+        const auto *const app =
+            static_cast<const orte_app_context_t *>(opal_pointer_array_get_item(job.apps, i));
+        char *text = nullptr;
+        if (app == nullptr ||
+            !orte_get_attribute(const_cast<opal_list_t *>(&app->attributes), ORTE_APP_DASH_HOST,
+                                reinterpret_cast<void **>(&text), OPAL_STRING)) {
+            continue;
+        }
+        std::istringstream names(text);
+        std::free(text);
+        for (std::string name; std::getline(names, name, ',');) {
+            name.resize(std::min(name.find(':'), name.size()));
+            const auto who = hosts_.identity_for(name, *session_->engine().view());
+            // One at a time: the runtime numbers those that it starts together one behind the
+            // other.
+            if (who && who->incarnation > 0 && comeback_ == no_node) {
+                comeback_ = who->id;
+                bring_back(name);
+            }
+        }
+    }
+}
+
+void Daemon::bring_back(const std::string &host)
+{
+    orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
+    for (int i = 1; i < orte_node_pool->size; ++i) {
+        auto *const node =
+            static_cast<orte_node_t *>(opal_pointer_array_get_item(orte_node_pool, i));
+        if (node == nullptr || node->name == nullptr || host != node->name) {
+            continue;
+        }
+        node->state = ORTE_NODE_STATE_ADDED;
+        node->daemon = nullptr; // kept by the list of daemons until the new one takes its place
+        ORTE_FLAG_UNSET(node, ORTE_NODE_FLAG_DAEMON_LAUNCHED);
+        for (int n = 0; n < daemons->map->nodes->size; ++n) {
+            if (opal_pointer_array_get_item(daemons->map->nodes, n) == node) {
+                opal_pointer_array_set_item(daemons->map->nodes, n, nullptr);
+                --daemons->map->num_nodes;
+            }
+        }
+        story(1, "a daemon is started again on %s, as daemon %u", host.c_str(), comeback_);
+    }
+}
+
+void Callbacks::launch_daemons(int fd, short flags, void *data) noexcept
+{
+    Daemon &self = Daemon::get();
+    const NodeId id = std::exchange(self.comeback_, no_node);
+    orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
+    const orte_vpid_t count = daemons->num_procs;
+    if (id != no_node) {
+        // The next daemon's number is that of daemons: so it gets its old one.
+        daemons->num_procs = id;
+    }
+    self.start_daemons_(fd, flags, data);
+    if (id != no_node) {
+        daemons->num_procs = count;
+        daemons->num_reported = count - 1;
+        orte_process_info.num_procs = count;
+    }
+}
+
+void Daemon::watch_launches() noexcept
+{
+    orte_state.set_job_state_callback(ORTE_JOB_STATE_VM_READY, Callbacks::vm_ready);
+}
+
+/// The launcher registers itself after the error manager, so it is looked for later.
+void Daemon::take_over_launcher()
+{
+    if (start_daemons_ != nullptr) {
+        return;
+    }
+    for (opal_list_item_t *item = opal_list_get_first(&orte_job_states);
+         item != opal_list_get_end(&orte_job_states); item = opal_list_get_next(item)) {
+        auto *const state = reinterpret_cast<orte_state_t *>(item);
+        if (state->job_state == ORTE_JOB_STATE_LAUNCH_DAEMONS && state->cbfunc != nullptr) {
+            start_daemons_ = std::exchange(state->cbfunc, Callbacks::launch_daemons);
+        }
+    }
 }
 
 /// Again and again, since nobody answers this: it has arrived when the newcomer is a member.
@@ -84,22 +182,23 @@ void Daemon::introduce()
                     send({member, Type::address, text});
                 }
             }
-            send(id, launch_tag, invitation());
+            send(id, launch_tag, invitation(id));
         }
     }
 }
 
-Bytes Daemon::invitation()
+Bytes Daemon::invitation(NodeId guest)
 {
     const auto members = session_->engine().view()->members();
     std::vector<std::pair<NodeId, std::string>> contacts;
-    std::size_t size = 4;
+    std::size_t size = 4 + 4;
     for (const NodeId id : members) {
         contacts.emplace_back(id, contact(id));
         size += 4 + 4 + contacts.back().second.size();
     }
     Bytes text = go(true, size);
     base::WireWriter out(std::span<std::byte>(text).last(size));
+    out.u32(lives_[guest]);
     out.u32(static_cast<std::uint32_t>(contacts.size()));
     for (const auto &[id, uri] : contacts) {
         out.u32(id);
@@ -111,6 +210,7 @@ Bytes Daemon::invitation()
 
 bool Daemon::on_invitation(base::WireReader &in)
 {
+    const std::uint32_t life = in.u32();
     const std::uint32_t count = in.u32();
     std::vector<std::pair<NodeId, std::string>> contacts;
     for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
@@ -133,8 +233,21 @@ bool Daemon::on_invitation(base::WireReader &in)
             remember_contact(id, uri);
         }
     }
-    prepare_engine();
-    session_->begin_joiner(monotonic_now(), parameters().engine(), 0, known);
+    if (!std::exchange(greeted_, true)) {
+        // With the next invitation it begins. Members that knew an earlier daemon of this number
+        // would look for it at its old address: the connections are made from here.
+        const std::string uri = contact(self_);
+        Bytes text(4 + uri.size());
+        base::WireWriter out(text);
+        out.u32(self_);
+        out.bytes(std::as_bytes(std::span(uri)));
+        prepare_engine();
+        for (const NodeId id : known) {
+            send({id, Type::address, text});
+        }
+        return true;
+    }
+    session_->begin_joiner(monotonic_now(), parameters().engine(), life, known);
     story(1, "asks to join %zu daemons", known.size());
     session_->time(monotonic_now());
     return true;
@@ -145,12 +258,39 @@ bool Daemon::on_address(NodeId from, std::span<const std::byte> body)
     base::WireReader in(body);
     const NodeId id = in.u32();
     const auto uri = in.rest();
-    if (!in.ok() || from != 0 || id == 0 || id == self_ || id >= membership::max_nodes ||
-        uri.empty() || uri.size() > most_contact) {
+    if (!in.ok() || (from != 0 && from != id) || id == 0 || id == self_ ||
+        id >= membership::max_nodes || uri.empty() || uri.size() > most_contact) {
         return false;
     }
     remember_contact(id, std::string(reinterpret_cast<const char *>(uri.data()), uri.size()));
     return true;
+}
+
+void Daemon::give_up_launch(orte_job_t &job)
+{
+    refuse_launch(job, job.originator, ORTE_ERR_FAILED_TO_START);
+    job.num_terminated = job.num_procs;
+    ORTE_ACTIVATE_JOB_STATE(&job, ORTE_JOB_STATE_TERMINATED);
+}
+
+void Daemon::newcomer_failed(NodeId id)
+{
+    orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
+    ++daemons->num_reported; // or the next launch would wait for it
+    lost_.insert(id);
+    set_down(id);
+    orte_show_help("help-errmgr-radixft.txt", "not-joined", true, host_name(id).c_str());
+    std::uint32_t key = 0;
+    void *value = nullptr;
+    void *node = nullptr;
+    for (int rc = opal_hash_table_get_first_key_uint32(orte_job_data, &key, &value, &node);
+         rc == OPAL_SUCCESS;
+         rc = opal_hash_table_get_next_key_uint32(orte_job_data, &key, &value, node, &node)) {
+        auto *const job = static_cast<orte_job_t *>(value);
+        if (job != nullptr && job != daemons && job->state == ORTE_JOB_STATE_DAEMONS_LAUNCHED) {
+            give_up_launch(*job);
+        }
+    }
 }
 
 void Daemon::follow_joins(const membership::Event &installed)
@@ -214,10 +354,7 @@ void Daemon::check_newcomers()
             orte_plm_base_vm_ready(0, 0, caddy);
         } else {
             orte_show_help("help-errmgr-radixft.txt", "not-joined", true, missing.c_str());
-            orte_job_t *const job = caddy->jdata;
-            refuse_launch(*job, job->originator, ORTE_ERR_FAILED_TO_START);
-            job->num_terminated = job->num_procs;
-            ORTE_ACTIVATE_JOB_STATE(job, ORTE_JOB_STATE_TERMINATED);
+            give_up_launch(*caddy->jdata);
             OBJ_RELEASE(caddy);
         }
     }

@@ -1,7 +1,6 @@
 // The error manager in mpirun: failures of its own ranks, what daemons report, job accounting.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
-#include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/daemon.hpp"
 
 namespace ft::radixft {
@@ -57,7 +56,9 @@ void settle_exit_code(const orte_job_t &job)
     if (dead == 0) {
         return;
     }
-    const int code = dead >= job.num_procs ? first_code : parameters().failed_exit_code;
+    // A spawned job of which nobody is left has parents that go on.
+    const bool nobody = dead >= job.num_procs && ORTE_LOCAL_JOBID(job.jobid) == 1;
+    const int code = nobody ? first_code : parameters().failed_exit_code;
     if (code != 0) {
         Daemon::get().set_exit_code(code);
     }
@@ -221,7 +222,7 @@ int init() noexcept
     orte_state.add_proc_state(ORTE_PROC_STATE_ERROR, on_proc_error, ORTE_ERROR_PRI);
     orte_state.set_proc_state_callback(ORTE_PROC_STATE_TERMINATED, on_terminated);
     orte_state.set_job_state_callback(ORTE_JOB_STATE_TERMINATED, on_job_terminated);
-    orte_state.set_job_state_callback(ORTE_JOB_STATE_VM_READY, Callbacks::vm_ready);
+    Daemon::get().watch_launches();
     return ORTE_SUCCESS;
 }
 
