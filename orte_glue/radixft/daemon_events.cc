@@ -88,7 +88,8 @@ void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
         return;
     }
     if (!session_->engine().view()->contains(daemon.name.vpid) &&
-        !ORTE_FLAG_TEST(&daemon, ORTE_PROC_FLAG_ALIVE)) {
+        (daemon.node == nullptr || !ORTE_FLAG_TEST(daemon.node, ORTE_NODE_FLAG_DAEMON_LAUNCHED))) {
+        // It has never called: it is to join, and its remote shell has failed.
         if (!lost_.contains(daemon.name.vpid)) {
             newcomer_failed(daemon.name.vpid);
         }

@@ -279,6 +279,9 @@ void Daemon::newcomer_failed(NodeId id)
     ++daemons->num_reported; // or the next launch would wait for it
     lost_.insert(id);
     set_down(id);
+    if (orte_proc_t *const proc = daemon_object(id); proc != nullptr) {
+        ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
+    }
     orte_show_help("help-errmgr-radixft.txt", "not-joined", true, host_name(id).c_str());
     std::uint32_t key = 0;
     void *value = nullptr;
