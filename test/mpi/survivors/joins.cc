@@ -9,31 +9,19 @@
 #include <mpi.h>
 
 #include "opal/process/deaths.hpp"
+#include "test/mpi/survivors/mark.hpp"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace {
 
 constexpr int word = 4711;
-
-void mark(const char *fifo, const std::string &text)
-{
-    static const int fd = ::open(fifo, O_WRONLY);
-    timespec t{};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    char line[256];
-    const int n = std::snprintf(line, sizeof line, "%lld.%09ld %s\n",
-                                static_cast<long long>(t.tv_sec), t.tv_nsec, text.c_str());
-    if (fd < 0 || ::write(fd, line, static_cast<std::size_t>(n)) < 0) {
-        std::perror("marks");
-    }
-}
+using marks::mark;
 
 /// Keeps MPI moving, in which the news of deaths come.
 void turn()
