@@ -1,6 +1,9 @@
 // Datagrams through libfabric over the loopback interface, by its provider udp.
+#include "opal/mca/btl/dgram/ofi_errors.hpp"
 #include "opal/mca/btl/dgram/providers.hpp"
 #include "test/unit/cmocka.hpp"
+
+#include <rdma/fi_errno.h>
 
 #include <chrono>
 #include <cstring>
@@ -180,6 +183,30 @@ void an_address_that_is_not_ours_has_no_endpoint(void **)
     assert_true(none && !why.empty());
 }
 
+void the_ring_fits_what_the_provider_offers(void **)
+{
+    assert_int_equal(receives_for(8U << 20U, 1472, 4096), 4096);
+    assert_int_equal(receives_for(65536, 1472, 4096), 44);
+    assert_int_equal(receives_for(4096, 1472, 4096), 16);
+    assert_int_equal(receives_for(8U << 20U, 1472, 1U << 20U), 4096);
+    // Fewer than we would have at least.
+    assert_int_equal(receives_for(8U << 20U, 1472, 8), 8);
+    assert_int_equal(receives_for(0, 1472, 8), 8);
+    assert_int_equal(receives_for(8U << 20U, 1472, 0), 1);
+}
+
+void a_receive_that_failed_is_loss_or_the_end(void **)
+{
+    assert_true(fate_of_receive(FI_ETRUNC) == ReceiveFate::truncated);
+    for (const int loss : std::initializer_list<int>{FI_ECONNREFUSED, FI_EHOSTUNREACH, FI_ENETDOWN,
+                                                     FI_EOVERRUN, FI_EINTR}) {
+        assert_true(fate_of_receive(loss) == ReceiveFate::lost);
+    }
+    for (const int end : std::initializer_list<int>{FI_ECANCELED, FI_EIO, FI_EBADF, FI_EOTHER}) {
+        assert_true(fate_of_receive(end) == ReceiveFate::broken);
+    }
+}
+
 } // namespace
 
 int main()
@@ -194,6 +221,8 @@ int main()
         cmocka_unit_test(words_of_a_user_are_judged),
         cmocka_unit_test(what_has_no_datagrams_is_told_from_what_is_not_there),
         cmocka_unit_test(an_address_that_is_not_ours_has_no_endpoint),
+        cmocka_unit_test(the_ring_fits_what_the_provider_offers),
+        cmocka_unit_test(a_receive_that_failed_is_loss_or_the_end),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

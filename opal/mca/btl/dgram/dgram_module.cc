@@ -352,6 +352,12 @@ int Module::progress() noexcept
         return 0; // a receiver's callback has come here
     }
     const int received = transport_->receive(*this);
+    if (const std::string &trouble = transport_->trouble(); OPAL_UNLIKELY(!trouble.empty())) {
+        const mca::Guard guard(lock_);
+        for (const auto &entry : endpoints_) {
+            fail(*entry.second, trouble);
+        }
+    }
     receiving_.give_back();
     if (OPAL_UNLIKELY(!unflushed_.empty())) {
         const mca::Guard guard(lock_);

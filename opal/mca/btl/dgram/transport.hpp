@@ -99,6 +99,8 @@ class Transport {
     /// Hands on what has come, a bounded number. \return how many datagrams
     virtual int receive(Sink &sink) noexcept = 0;
     [[nodiscard]] virtual const TransportCounters &counters() const noexcept = 0;
+    /// Why nothing will be received any more. Empty while it works. For who calls receive().
+    [[nodiscard]] virtual const std::string &trouble() const noexcept = 0;
 };
 
 } // namespace ft::dgram

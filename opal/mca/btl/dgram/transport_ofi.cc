@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "opal/mca/btl/dgram/ofi_errors.hpp"
+
 namespace ft::dgram {
 
 namespace {
 
 constexpr std::uint32_t api = FI_VERSION(1, 9);
-constexpr std::size_t most_receives = 4096;
-constexpr std::size_t least_receives = 16;
 constexpr std::size_t most_sends = 256;
 /// Completions looked at in one call, and how often in one pass.
 constexpr std::size_t at_once = 16;
@@ -36,29 +36,6 @@ struct CloseFid {
 };
 template <typename T>
 using Handle = std::unique_ptr<T, CloseFid>;
-
-std::string said(const char *call, long error)
-{
-    return std::string(call) + ": " + fi_strerror(static_cast<int>(error < 0 ? -error : error));
-}
-
-/// What the network lost, as networks do; see transport_udp.cc.
-bool transient(int error) noexcept
-{
-    switch (error) {
-    case FI_ECONNREFUSED:
-    case FI_EHOSTUNREACH:
-    case FI_EHOSTDOWN:
-    case FI_ENETUNREACH:
-    case FI_ENETDOWN:
-    case FI_EADDRNOTAVAIL:
-    case FI_EACCES:
-    case FI_EPERM:
-        return true;
-    default:
-        return false;
-    }
-}
 
 Info hints(const std::string &provider)
 {
@@ -138,6 +115,7 @@ class OfiTransport final : public Transport {
         return receives_.size() * largest_;
     }
     [[nodiscard]] const TransportCounters &counters() const noexcept override { return counters_; }
+    [[nodiscard]] const std::string &trouble() const noexcept override { return receive_trouble_; }
     [[nodiscard]] std::unique_ptr<Channel> connect(const Address &peer,
                                                    std::string &why) noexcept override;
     int receive(Sink &sink) noexcept override;
@@ -171,7 +149,8 @@ class OfiTransport final : public Transport {
     Address address_;
     std::size_t largest_ = 0;
     std::size_t prefix_ = 0;
-    std::string trouble_; ///< of the endpoint: nothing goes any more
+    std::string trouble_;         ///< of the endpoint: nothing goes any more
+    std::string receive_trouble_; ///< nothing comes any more; of who receives
     TransportCounters counters_;
 };
 
@@ -245,9 +224,8 @@ bool OfiTransport::open(const fi_info &info, const OfiSettings &settings, std::s
         return false;
     }
     const std::size_t room = prefix_ + largest_;
-    receives_.resize(std::clamp<std::size_t>(settings.receive_buffer / room, least_receives,
-                                             std::min(most_receives, info_->rx_attr->size)));
-    sends_.resize(std::min(most_sends, info_->tx_attr->size));
+    receives_.resize(receives_for(settings.receive_buffer, room, info_->rx_attr->size));
+    sends_.resize(std::clamp<std::size_t>(info_->tx_attr->size, 1, most_sends));
     fi_cq_attr cq{};
     cq.format = FI_CQ_FORMAT_MSG;
     cq.wait_obj = FI_WAIT_NONE;
@@ -395,7 +373,7 @@ SendResult OfiTransport::send(OfiChannel &channel, const Outgoing &datagram) noe
     if (error == FI_EMSGSIZE) {
         return SendResult::too_large;
     }
-    if (transient(error)) {
+    if (lost_by_network(error)) {
         ++counters_.refused;
         return SendResult::ok;
     }
@@ -438,7 +416,7 @@ void OfiTransport::reap_error() noexcept
     if (operation == nullptr) {
         return;
     }
-    if (operation->channel != nullptr && !transient(error.err) && error.err != FI_ECANCELED) {
+    if (operation->channel != nullptr && !lost_by_network(error.err) && error.err != FI_ECANCELED) {
         operation->channel->break_down(said("completion of fi_send", error.err));
     }
     operation->channel = nullptr;
@@ -462,6 +440,9 @@ int OfiTransport::receive(Sink &sink) noexcept
             continue;
         }
         if (count <= 0) {
+            if (count != -FI_EAGAIN && count != 0 && receive_trouble_.empty()) {
+                receive_trouble_ = said("fi_cq_read", count);
+            }
             break;
         }
         ++counters_.calls_receive;
@@ -492,7 +473,19 @@ void OfiTransport::receive_error() noexcept
     if (fi_cq_readerr(received_.get(), &error, 0) < 0) {
         return;
     }
-    ++counters_.truncated; // whatever it was, it is not there
+    switch (fate_of_receive(error.err)) {
+    case ReceiveFate::truncated:
+        ++counters_.truncated;
+        break;
+    case ReceiveFate::lost:
+        ++counters_.refused;
+        break;
+    case ReceiveFate::broken:
+        if (receive_trouble_.empty()) {
+            receive_trouble_ = said("completion of fi_recv", error.err);
+        }
+        return; // what is posted on a broken endpoint would only fail again
+    }
     if (error.op_context != nullptr) {
         unposted_.push_back(static_cast<Operation *>(error.op_context));
     }

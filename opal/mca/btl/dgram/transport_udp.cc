@@ -280,6 +280,7 @@ class UdpTransport final : public Transport {
     [[nodiscard]] std::size_t largest() const noexcept override { return largest_; }
     [[nodiscard]] std::size_t receive_room() const noexcept override { return room_; }
     [[nodiscard]] const TransportCounters &counters() const noexcept override { return counters_; }
+    [[nodiscard]] const std::string &trouble() const noexcept override { return trouble_; }
 
     [[nodiscard]] std::unique_ptr<Channel> connect(const Address &peer,
                                                    std::string &why) noexcept override
@@ -310,10 +311,10 @@ class UdpTransport final : public Transport {
                 header.msg_control = controls_[i].bytes;
                 header.msg_controllen = sizeof controls_[i].bytes;
             }
-            // An error here is an earlier datagram's, or nothing has come.
             const int got =
                 recvmmsg(socket_.fd(), messages_.data(), received_at_once, MSG_DONTWAIT, nullptr);
             if (got <= 0) {
+                note_error(errno);
                 break;
             }
             ++counters_.calls_receive;
@@ -328,6 +329,14 @@ class UdpTransport final : public Transport {
     }
 
   private:
+    /// Nothing has come, or an earlier datagram's error, or the socket is of no use any more.
+    void note_error(int error) noexcept
+    {
+        if (error != EAGAIN && error != EINTR && error != ENOMEM && error != ENOBUFS &&
+            !transient(error) && trouble_.empty()) {
+            trouble_ = said("recvmmsg", error);
+        }
+    }
     int hand_on(std::size_t i, Sink &sink) noexcept
     {
         const msghdr &header = messages_[i].msg_hdr;
@@ -366,6 +375,7 @@ class UdpTransport final : public Transport {
     Socket socket_;
     UdpSettings settings_;
     TransportCounters counters_;
+    std::string trouble_;
     Address address_;
     std::uint32_t local_ = 0;
     std::size_t largest_ = 0;
