@@ -33,6 +33,7 @@ INJECTED_CUT = {"btl_fault_kill_after": 5000}
 def options():
     parser = argparse.ArgumentParser(prog="contrib/demo")
     parser.add_argument("--loopback", action="store_true")
+    parser.add_argument("--dgram", action="store_true")
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--logs", default=os.path.join(TOP, "build", "demo"))
     parser.add_argument("--only", choices=("dr", "ob1", "radixft"))
@@ -88,6 +89,9 @@ class Demo:
         screen.begin("A real application on a network that loses, doubles and spoils messages")
         self.find_place()
         faults = dict(FAULTS, btl="fault,tcp,self")
+        # Loopback is one path for datagrams; TCP is the other one there.
+        btl = ("fault,tcp,self" if not self.asked.dgram else
+               "fault,dgram,self" if self.place.virtual else "fault,dgram,tcp,self")
         if not self.place.virtual:
             faults.update(INJECTED_CUT)
         screen.text(f"""HPC Challenge (HPCC) runs on {RANKS} ranks. Of all fragments 1 % are dropped,
@@ -97,8 +101,8 @@ class Demo:
             HPCC checks its own results: residuals of HPL and PTRANS, every location of
             RandomAccess, the error of FFT.""")
         if self.asked.only != "ob1":
-            self.act("dr", "pml/dr with all faults: mpirun --mca pml dr --mca btl fault,tcp,self ...",
-                     dict(faults, pml="dr", pml_dr_stats=1, pml_dr_stats_interval_ms=1000,
+            self.act("dr", f"pml/dr with all faults: mpirun --mca pml dr --mca btl {btl} ...",
+                     dict(faults, pml="dr", btl=btl, pml_dr_stats=1, pml_dr_stats_interval_ms=1000,
                           pml_dr_verbose=1), DR_DEADLINE,
                      CUT_IN)
         if self.asked.only != "dr":
