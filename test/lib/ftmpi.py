@@ -39,6 +39,7 @@ NETWORKS = {
     "tcp2": ("tcp", {"btl_tcp_if_include": "ft0,ft1"}, 2),
     "vader+tcp": ("vader,tcp", {"btl_tcp_if_include": "lo"}, 2),
     "dgram": ("dgram", {"btl_dgram_if_include": "lo"}, 1),
+    "ofi+tcp": ("dgram,tcp", {"btl_dgram_if_include": "lo", "btl_dgram_provider": "ofi:udp", "btl_tcp_if_include": "lo"}, 2),
     "dgram+tcp": ("dgram,tcp", {"btl_dgram_if_include": "lo", "btl_tcp_if_include": "lo"}, 2),
     "ucx": ("ucx", {"btl_ucx_if_include": "lo"}, 2),
     "ucx_tcp": ("ucx", {"btl_ucx_if_include": "lo", "btl_ucx_transports": "tcp"}, 1),

@@ -208,7 +208,7 @@ def main():
     """Chooses the cases by the command line."""
     what = sys.argv[1]
     ftmpi.become_subreaper()
-    theirs = [n for n in ftmpi.NETWORKS if "dgram" not in n and "ucx" not in n]
+    theirs = [n for n, (btls, _, _) in ftmpi.NETWORKS.items() if "dgram" not in btls and "ucx" not in btls]
     stock = [n for n in theirs if n != "vader+tcp"]
     if what == "ob1":
         fttap.main([cell(ob1_suffers, n, f) for n in stock for f in FAULTS])
