@@ -314,7 +314,7 @@ class UdpTransport final : public Transport {
             const int got =
                 recvmmsg(socket_.fd(), messages_.data(), received_at_once, MSG_DONTWAIT, nullptr);
             if (got <= 0) {
-                note_error(errno);
+                note_error(got < 0 ? errno : EAGAIN);
                 break;
             }
             ++counters_.calls_receive;
