@@ -43,8 +43,9 @@ base::Duration Congestion::time_for(std::uint64_t bytes) const noexcept
 
 bool Congestion::pausing(base::Time now) noexcept
 {
-    pausing_ = pausing_ ? now < next_send_
-                        : next_send_ - now > time_for(std::min(burst_bytes, window_ / 4));
+    pausing_ =
+        pausing_ ? now < next_send_
+                 : next_send_ - now > time_for(std::min(burst_bytes, window_ / (queued_ ? 16 : 4)));
     return pausing_;
 }
 
@@ -142,6 +143,7 @@ void Congestion::end_round(base::Time now) noexcept
 {
     const base::Duration fast = shortest_ + std::max(shortest_, standing);
     const bool queue = round_.shortest != base::Duration::max() && round_.shortest > fast;
+    queued_ = queue;
     const bool overran = overrun();
     learn_usual_loss();
     starting_ = starting_ && !queue;

@@ -46,7 +46,8 @@ class Congestion {
     static constexpr std::uint64_t least_window = 8 * 1024;
     static constexpr std::uint64_t most_window = 2 * 1024 * 1024;
     /// So much, but a quarter of the window at most, goes out at once, so that a transport can give
-    /// many fragments to the network together.
+    /// many fragments to the network together; a sixteenth where a queue stands, which a burst
+    /// would make run over.
     static constexpr std::uint64_t burst_bytes = 64 * 1024;
 
     /// \param in_flight payload bytes in flight; one fragment may always be
@@ -120,6 +121,7 @@ class Congestion {
     base::Duration shortest_{};
     base::Time next_send_{};
     bool starting_ = true;
+    bool queued_ = false; ///< a queue stood on the way in the last round
     bool pausing_ = false;
 };
 
