@@ -86,7 +86,7 @@ def reset():
 def reset_once():
     """the only rail's connections are reset once: new ones are made, and nothing is lost"""
     with ftcluster.Cluster(hosts=2, rails=1) as cluster:
-        parameters = parameters_for(cluster, [0])
+        parameters = dict(parameters_for(cluster, [0]), btl_ucx_reconnect=1)
         with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
             story.under_way("bulk", rounds=4)
             cut_and_go_on(cluster, story, "0", "reset-once")

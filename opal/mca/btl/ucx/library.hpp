@@ -23,9 +23,10 @@ struct Settings {
     std::string if_exclude;
     std::uint32_t fragment = 0;
     std::uint32_t check_interval_ms = 0;
-    std::uint32_t reconnect_ms = 0;
+    std::uint32_t verdict_ms = 0;
     std::uint32_t bandwidth = 0;
     std::uint32_t latency = 0;
+    bool reconnect = false;
     bool stats = false;
     bool verbose = false;
 };

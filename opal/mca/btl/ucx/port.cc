@@ -100,10 +100,6 @@ ucs_status_t Port::set_up(std::uint32_t fragment, std::string &why)
               "the same adapters";
         return UCS_ERR_UNSUPPORTED;
     }
-    uct_md_attr_t domain{};
-    zero_copy_ = has(UCT_IFACE_FLAG_AM_ZCOPY) && uct_md_query(domain_, &domain) == UCS_OK &&
-                 (domain.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0 &&
-                 attributes_.cap.am.max_hdr >= sizeof(std::uint64_t);
     device_address_.resize(attributes_.device_addr_len);
     interface_address_.resize(attributes_.iface_addr_len);
     status = uct_iface_get_device_address(
@@ -177,12 +173,6 @@ Port::~Port()
     if (async_ != nullptr) {
         ucs_async_context_destroy(async_);
     }
-}
-
-std::size_t Port::largest() const noexcept
-{
-    const auto &am = attributes_.cap.am;
-    return zero_copy_ ? std::max(am.max_bcopy, am.max_zcopy) : am.max_bcopy;
 }
 
 bool Port::wants_checks() const noexcept

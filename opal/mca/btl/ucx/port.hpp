@@ -53,10 +53,8 @@ class Port {
     [[nodiscard]] const uct_iface_attr_t &attributes() const noexcept { return attributes_; }
     [[nodiscard]] const Bytes &device_address() const noexcept { return device_address_; }
     [[nodiscard]] const Bytes &interface_address() const noexcept { return interface_address_; }
-    /// UCX copies nothing, and wants no memory registered.
-    [[nodiscard]] bool zero_copy() const noexcept { return zero_copy_; }
     /// Bytes of the longest active message.
-    [[nodiscard]] std::size_t largest() const noexcept;
+    [[nodiscard]] std::size_t largest() const noexcept { return attributes_.cap.am.max_bcopy; }
     /// Whether a look for messages is a call into the kernel.
     [[nodiscard]] bool asks_kernel() const noexcept { return resource_.transport == "tcp"; }
     /// Whether a peer's death is to be asked after: the transport does not find it out by itself.
@@ -82,7 +80,6 @@ class Port {
     uct_md_h domain_ = nullptr;
     uct_iface_h interface_ = nullptr;
     uct_iface_attr_t attributes_{};
-    bool zero_copy_ = false;
     Bytes device_address_;
     Bytes interface_address_;
 };

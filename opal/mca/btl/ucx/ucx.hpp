@@ -27,8 +27,7 @@ struct Fragment {
     mca_btl_base_segment_t segments[1];
     Module *module;
     Endpoint *endpoint;
-    uct_completion_t completion; ///< while UCX reads the bytes where they are
-    Fragment *next;              ///< in a DoneList
+    Fragment *next; ///< in a DoneList
     int status;
     bool small; ///< which pool it came from
     alignas(8) std::uint64_t header;
@@ -129,14 +128,12 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
 
   private:
     enum class Posted : std::uint8_t {
-        sent,      ///< its bytes are free
-        in_flight, ///< its completion will come
-        full,      ///< later
+        sent, ///< its bytes are free
+        full, ///< later
         broken
     };
     void take(std::span<const std::byte> message) noexcept override;
     void broken(uct_ep_h way, ucs_status_t status) noexcept override;
-    static void completed(uct_completion_t *completion) noexcept;
 
     enum class Ready : std::uint8_t { yes, lost, broken };
     Ready ready(Endpoint &endpoint) noexcept;
@@ -161,7 +158,6 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
     mca::Mutex lock_; ///< guards all below, and everything of UCX's
     std::unique_ptr<Port> port_;
     std::size_t largest_short_ = 0;
-    std::size_t zero_copy_from_ = 0;
     std::unordered_map<Endpoint *, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<uct_ep_h, Endpoint *> by_way_;
     std::unordered_map<std::uint64_t, Endpoint *> by_cookie_;

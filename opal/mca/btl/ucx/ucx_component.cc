@@ -35,11 +35,10 @@ std::array<NumberParameter, 5> numbers{{
      "Time between looks whether a peer still lives, over transports that do not find out by "
      "themselves (shared memory), milliseconds, 0 to 3600000, default 1000; 0 never looks. Low: "
      "reads of /proc for each peer. High: a peer that died is noticed by silence alone"},
-    {"reconnect_ms", &Settings::reconnect_ms, 5000, 0, 3600000, OPAL_INFO_LVL_5,
-     "Time for which a connection that broke is tried to be made anew, under a PML that sends "
-     "again "
-     "what is lost (dr), milliseconds, 0 to 3600000, default 5000. 0: a broken connection is an "
-     "error of the path at once. High: a path that is gone is probed for that long"},
+    {"verdict_ms", &Settings::verdict_ms, 5000, 0, 3600000, OPAL_INFO_LVL_5,
+     "Time from when a connection breaks until a PML that sends again what is lost (dr) is told "
+     "that the path is gone, milliseconds, 0 to 3600000, default 5000. 0: at once, and a dead peer "
+     "may be unreachable before it is known to be dead. High: fragments are lost for that long"},
     {"bandwidth", &Settings::bandwidth, 0, 0, 4000000, OPAL_INFO_LVL_5,
      "What a module is believed to carry until it was measured, Mbit/s, 0 to 4000000; 0 (default) "
      "is 40000 for shared memory and 10000 for networks. Low: other paths are preferred at the "
@@ -88,6 +87,10 @@ int register_parameters() noexcept
                                         MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, 0, no_flags,
                                         number.level, MCA_BASE_VAR_SCOPE_READONLY, &number.value);
     }
+    flag("reconnect",
+         "Try to make a connection that broke anew within btl_ucx_verdict_ms. Default false: it "
+         "was run a few times only",
+         &settings.reconnect);
     flag("stats",
          "Print at the end, on standard error, one line for each module with what it sent, "
          "received and dropped. Default false",

@@ -84,7 +84,8 @@ Module::Ready Module::ready(Endpoint &endpoint) noexcept
     if (endpoint.broken) {
         return Ready::broken;
     }
-    if (endpoint.lost && (port_->wants_checks() || mca::now() < endpoint.retry_at)) {
+    if (endpoint.lost &&
+        (!settings_.reconnect || port_->wants_checks() || mca::now() < endpoint.retry_at)) {
         return Ready::lost; // whoever is asked after and does not answer is dead
     }
     ucs_status_t status = UCS_OK;
@@ -139,14 +140,14 @@ void Module::fail(Endpoint &endpoint, ucs_status_t status) noexcept
                      port_->resource().device.c_str(), OPAL_NAME_PRINT(endpoint.process->proc_name),
                      ucs_status_string(status), said.empty() ? "" : "; UCX says: ", said.c_str());
     }
-    if (!pml_retransmits() || settings_.reconnect_ms == 0) {
+    if (!pml_retransmits() || settings_.verdict_ms == 0) {
         give_up(endpoint);
         return;
     }
     const base::Time present = mca::now();
     if (!endpoint.lost) {
         endpoint.lost = true;
-        endpoint.verdict_at = present + base::Duration::from_ms(settings_.reconnect_ms);
+        endpoint.verdict_at = present + base::Duration::from_ms(settings_.verdict_ms);
         lost_.push_back(&endpoint);
     }
     bury(endpoint);

@@ -14,8 +14,6 @@ constexpr unsigned passes_per_look = 16;
 /// when there are others.
 constexpr unsigned idle_after = 64;
 constexpr unsigned idle_turn = 8;
-/// From there on the copy costs more than to have UCX keep track of the bytes.
-constexpr std::size_t zero_copy_from = 8192;
 
 static_assert(offsetof(Fragment, header) + header_bytes == sizeof(Fragment),
               "header and bytes of a fragment lie in one piece");
@@ -62,7 +60,6 @@ Module::Module(std::unique_ptr<Port> port, dgram::Interface network,
     const bool memory = port_->resource().shared_memory;
     const std::size_t largest = std::min<std::size_t>(port_->largest(), settings.fragment);
     largest_short_ = port_->attributes().cap.am.max_short;
-    zero_copy_from_ = port_->zero_copy() ? zero_copy_from : SIZE_MAX;
     btl_component = &component;
     btl_eager_limit = largest - header_bytes;
     btl_rndv_eager_limit = btl_eager_limit;
@@ -121,12 +118,12 @@ void Module::give_back(Fragment *fragment) noexcept
 
 Module::Posted Module::judge(Endpoint &endpoint, ucs_status_t status) noexcept
 {
-    if (OPAL_LIKELY(status == UCS_OK) || status == UCS_INPROGRESS) {
+    if (OPAL_LIKELY(status == UCS_OK)) {
         if (OPAL_UNLIKELY(endpoint.lost)) {
             recover(endpoint);
         }
         ++counters_.sent;
-        return status == UCS_OK ? Posted::sent : Posted::in_flight;
+        return Posted::sent;
     }
     if (status == UCS_ERR_NO_RESOURCE) {
         return Posted::full;
@@ -143,12 +140,7 @@ Module::Posted Module::post(Endpoint &endpoint, Fragment &fragment) noexcept
 {
     const std::size_t bytes = fragment.bytes();
     ucs_status_t status = UCS_OK;
-    if (header_bytes + bytes >= zero_copy_from_) {
-        const uct_iov_t piece{fragment.data(), bytes, UCT_MEM_HANDLE_NULL, 0, 1};
-        fragment.completion = {completed, 1, UCS_OK};
-        status = uct_ep_am_zcopy(endpoint.way, message_id, &fragment.header, header_bytes, &piece,
-                                 1, 0, &fragment.completion);
-    } else if (header_bytes + bytes <= largest_short_) {
+    if (header_bytes + bytes <= largest_short_) {
         status = uct_ep_am_short(endpoint.way, message_id, fragment.header, fragment.data(),
                                  static_cast<unsigned>(bytes));
     } else {
@@ -177,8 +169,6 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
         switch (posted) {
         case Posted::sent:
             break;
-        case Posted::in_flight:
-            return OPAL_SUCCESS;
         case Posted::full:
             if (endpoint.waiting.size() >= most_waiting) {
                 ++counters_.full;
@@ -245,17 +235,6 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
     }
 }
 
-void Module::completed(uct_completion_t *completion) noexcept
-{
-    auto *fragment = reinterpret_cast<Fragment *>(reinterpret_cast<std::byte *>(completion) -
-                                                  offsetof(Fragment, completion));
-    if (completion->status != UCS_OK) {
-        fragment->status = status_of_lost();
-        ++fragment->module->counters_.lost;
-    }
-    fragment->module->done_.add(fragment);
-}
-
 void Module::complete(Fragment &fragment) noexcept
 {
     const bool ours = (fragment.descriptor.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0;
@@ -288,8 +267,6 @@ void Module::push_waiting() noexcept
                 break;
             case Posted::sent:
                 done_.add(fragment);
-                break;
-            case Posted::in_flight:
                 break;
             }
         }
