@@ -46,6 +46,21 @@ void note_lost_connection(BtlPath &path) noexcept
     peers().mark_busy(*path.peer);
 }
 
+/// Of a closed connection. \return the fragment that was being received
+mca_btl_base_descriptor_t *take_leftovers(BtlPath &path) noexcept
+{
+    mca_btl_base_descriptor_t *half = path.tcp->take_half_received();
+    mca_btl_base_descriptor_t *unsent = path.tcp->take_half_sent();
+    if (unsent != nullptr && is_ours(*unsent)) {
+        __atomic_store_n(&path.unsent, unsent, __ATOMIC_RELEASE);
+    }
+    if (path.seen_socket >= 0 || unsent != nullptr || path.tcp->has_waiting()) {
+        path.seen_socket = -1;
+        note_lost_connection(path);
+    }
+    return half;
+}
+
 /// With the lock of the watch. \param every_turn whether it was called since the last turn of the
 /// event loop
 void look(BtlPath &path, bool every_turn) noexcept
@@ -65,15 +80,12 @@ void look(BtlPath &path, bool every_turn) noexcept
         path.seen_socket = socket;
         __atomic_add_fetch(&path.connections, 1, __ATOMIC_RELEASE);
         tcp.keep_alive();
-    } else if (tcp.closed()) {
-        half = tcp.take_half_received();
-        mca_btl_base_descriptor_t *unsent = tcp.take_half_sent();
-        if (unsent != nullptr && is_ours(*unsent)) {
-            __atomic_store_n(&path.unsent, unsent, __ATOMIC_RELEASE);
-        }
-        if (path.seen_socket >= 0 || unsent != nullptr || tcp.has_waiting()) {
-            path.seen_socket = -1;
-            note_lost_connection(path);
+    } else {
+        // If not now, what is left of the connection would meet the next one, whose socket may even
+        // have the same number.
+        tcp.leave_failed();
+        if (tcp.closed()) {
+            half = take_leftovers(path);
         }
     }
     if (half != nullptr) {

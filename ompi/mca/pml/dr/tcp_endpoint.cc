@@ -47,6 +47,19 @@ TcpEndpoint *TcpEndpoint::of(const mca_btl_base_module_t *btl,
     return mine;
 }
 
+void TcpEndpoint::leave_failed() noexcept
+{
+    if (!failing()) {
+        return;
+    }
+    // Where another thread is closing the connection at this moment, it has one of these.
+    const Hold sending(send_lock_);
+    const Hold receiving(recv_lock_);
+    if (sending && receiving && failing()) {
+        __atomic_store_n(&state_, State::closed, __ATOMIC_RELEASE);
+    }
+}
+
 mca_btl_base_descriptor_t *TcpEndpoint::take_half_sent() noexcept
 {
     const Hold hold(send_lock_);

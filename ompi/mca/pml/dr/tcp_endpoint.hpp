@@ -28,6 +28,10 @@ class TcpEndpoint {
     bool closed() const noexcept { return load(state_) == State::closed && load(sd_) < 0; }
     /// It is closing a broken connection, and completes what is queued with errors.
     bool failing() const noexcept { return load(state_) == State::failed && load(sd_) < 0; }
+    /// Outside of btl/tcp's calls: takes an endpoint out of the state that btl/tcp leaves it in
+    /// when it accepts a connection that is broken already. It is without a connection then, makes
+    /// none itself, and refuses to send.
+    void leave_failed() noexcept;
     /// While connected: tells this connection from the one before.
     int socket() const noexcept { return load(sd_); }
 
