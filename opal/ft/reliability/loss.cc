@@ -141,7 +141,10 @@ PathId Sender::expire(Vfrag &v, base::Time now)
 void Sender::doubt(const Vfrag &v, unsigned index) noexcept
 {
     const FragmentRecord &record = v.fragments[index];
-    if (record.tries != 1 || (doubt_.path != no_path && !doubt_.answered)) {
+    // Over datagrams a timeout is a loss as a rule, and duplicates say that acknowledgements were
+    // lost: to wait for longer after them would cost more than it saves.
+    if (record.tries != 1 || paths_[record.path].info.unreliable ||
+        (doubt_.path != no_path && !doubt_.answered)) {
         return;
     }
     doubt_ = Doubt{};
