@@ -88,8 +88,9 @@ int register_parameters() noexcept
                                         number.level, MCA_BASE_VAR_SCOPE_READONLY, &number.value);
     }
     flag("reconnect",
-         "Try to make a connection that broke anew within btl_ucx_verdict_ms. Default false: it "
-         "was run a few times only",
+         "Try to make a connection that broke anew within btl_ucx_verdict_ms. False (default): its "
+         "path is gone for good, and other paths carry on. True: it may come back, and what is "
+         "sent that way meanwhile is lost and sent again; the less tested of the two",
          &settings.reconnect);
     flag("stats",
          "Print at the end, on standard error, one line for each module with what it sent, "
