@@ -3,6 +3,7 @@
 
 #include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/probe.hpp"
+#include "orte_glue/radixft/prompt.hpp"
 
 #include "opal/process/keys.hpp"
 
@@ -396,6 +397,7 @@ void Daemon::account(const RankDeath &death)
 
 void Daemon::tell_ranks(const RankDeath &death)
 {
+    send_promptly();
     auto *info = OBJ_NEW(opal_list_t);
     const auto add = [info](const char *key, opal_data_type_t type) {
         opal_value_t *const value = OBJ_NEW(opal_value_t);
