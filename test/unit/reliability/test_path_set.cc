@@ -340,7 +340,7 @@ void spurious_timeouts_lengthen_later_ones_for_a_while(void **)
         }
         rto[0] = f.set.rto(0).ns();
         f.set.on_timeout(0, f.now);
-        f.set.on_spurious_timeout(0, 4_ms, f.now);
+        f.set.on_spurious_timeout(0, 2_ms, f.now);
         rto[1] = f.set.rto(0).ns();
         state = f.set[0].state;
         rto[2] = f.set.rto(1).ns(); // it is the peer that is late
@@ -351,10 +351,10 @@ void spurious_timeouts_lengthen_later_ones_for_a_while(void **)
         }
     }
     assert_int_equal(rto[0], least);
-    assert_int_equal(rto[1], 6 * least);
-    assert_int_equal(rto[2], 6 * least);
-    assert_int_equal(rto[3], 16 * least);
-    assert_int_equal(halvings, 4);
+    assert_int_equal(rto[1], 3 * least);
+    assert_int_equal(rto[2], 3 * least);
+    assert_int_equal(rto[3], 4 * least);
+    assert_int_equal(halvings, 2);
     assert_int_equal(state, PathState::up);
 }
 
