@@ -22,6 +22,7 @@ DR = {"pml": "dr", "btl": "tcp,self", "pml_dr_stats": 1}
 DEADLINE = 60
 RAIL = ("n1", "0")
 WATCHED_SECONDS = 8
+RESETS = 20
 LOST_PEER = os.path.join(ftcluster.build_dir(), "test", "mpi", "semantics", "lost_peer")
 
 
@@ -56,9 +57,13 @@ def reset_without_making_it_anew():
         off = dict(DR, pml_dr_reconnect_ms=0)
         with ftring.Story(cluster, off, DEADLINE, kinds="bulk") as story:
             story.under_way("bulk", rounds=3)
-            cluster.tool("cut", *RAIL, "--how", "reset-once")
-            story.drain()
-            check(not story.rounds(10, seconds=WATCHED_SECONDS), "the run goes on")
+            for _ in range(RESETS):  # one that comes while nothing is under way harms nobody
+                cluster.tool("cut", *RAIL, "--how", "reset-once")
+                story.drain()
+                if not story.rounds(10, seconds=WATCHED_SECONDS):
+                    break
+            else:
+                check(False, "the run goes on")
             check(not story.run.ended() or story.run.wait() != 0, "the run ended well")
 
 
