@@ -299,6 +299,7 @@ void Record::adopt(const RankSet &failed_set, const std::vector<std::uint32_t> &
         return;
     }
     recognised_ = failed_set;
+    process::spread_news(); // the standing of all of them may be what it was
     drop_inner();
     contexts_ = contexts;
     const auto number = [&](Rank first, Rank count) {

@@ -71,7 +71,8 @@ try {
     const Lock lock;
     post_.open(receive_thunk);
     post_.listen_on(&ompi_mpi_comm_world.comm);
-    return opal_progress_register(progress_thunk) == OPAL_SUCCESS;
+    // Every eighth pass is soon enough: whoever waits in an agreement asks for news by itself.
+    return opal_progress_register_lp(progress_thunk) == OPAL_SUCCESS;
 } catch (...) {
     return false;
 }
@@ -103,7 +104,8 @@ Record *Service::attach(ompi_communicator_t *comm)
         raw->inherit(*named);
     }
     named = raw;
-    news_ = ~std::uint64_t{0}; // it must hear what the others have
+    news_ = ~std::uint64_t{0};
+    all_anew_ = true; // it must hear what the others have
     hold(comm);
     std::vector<Letter> early;
     std::swap(early, early_);
@@ -202,13 +204,21 @@ void Service::take_news()
         return;
     }
     news_ = latest;
+    const std::size_t deaths = process::death_count();
+    std::vector<process::Name> now_unreachable = process::unreachable();
+    if (!all_anew_ && deaths == deaths_seen_ && now_unreachable == unreachable_seen_) {
+        return; // what a failure is to a communicator has changed, and each knows its own
+    }
+    all_anew_ = false;
+    deaths_seen_ = deaths;
+    unreachable_seen_ = std::move(now_unreachable);
     std::vector<ProcessId> dead;
     std::vector<ProcessId> unreachable;
-    for (std::size_t i = 0; i < process::death_count(); ++i) {
+    for (std::size_t i = 0; i < deaths; ++i) {
         dead.push_back(id_of(process::death(i).who));
         hearsay_.erase(dead.back());
     }
-    for (const process::Name &who : process::unreachable()) {
+    for (const process::Name &who : unreachable_seen_) {
         const ProcessId id = id_of(who);
         if (process::is_dead(who) || hearsay_.count(id) != 0) {
             continue;

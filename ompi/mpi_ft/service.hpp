@@ -14,6 +14,7 @@
 
 #include "ompi/mpi_ft/post.hpp"
 #include "ompi/mpi_ft/record.hpp"
+#include "opal/process/standing.hpp"
 
 namespace ft::validate {
 
@@ -88,6 +89,9 @@ class Service {
     std::set<ProcessId> hearsay_; ///< unreachable for others
     std::set<ProcessId> told_;    ///< of which this process has told the others
     std::uint64_t news_ = 0;
+    std::size_t deaths_seen_ = 0;
+    std::vector<process::Name> unreachable_seen_;
+    bool all_anew_ = false; ///< a record has come that knows nothing yet
     std::uint32_t world_size_ = 0;
     std::uint32_t world_rank_ = 0;
     std::uint32_t job_ = 0;

@@ -120,6 +120,11 @@ std::vector<Name> unreachable() noexcept
     return b.unreachable;
 }
 
+void spread_news() noexcept
+{
+    detail::add_news();
+}
+
 void use_run_through() noexcept
 {
     book().run_through.store(true, std::memory_order_release);

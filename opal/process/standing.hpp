@@ -42,6 +42,9 @@ bool declare_unreachable(Name who) noexcept;
 void withdraw_unreachable(Name who) noexcept;
 std::vector<Name> unreachable() noexcept;
 
+/// Raises news(): something has changed that those who watch it ask for elsewhere.
+void spread_news() noexcept;
+
 /// The program has the library of mpi_ft.h: a receive from any source ends with an error when a
 /// rank of its communicator has failed and nobody has acknowledged it. Others never asked for that.
 void use_run_through() noexcept;

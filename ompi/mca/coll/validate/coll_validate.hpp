@@ -23,8 +23,9 @@ struct Module : mca_coll_base_module_t {
     mca_coll_base_comm_coll_t below; ///< what was there before this module
     ompi_communicator_t *comm;
     Record *record;
-    std::uint64_t news; ///< as of which `mode` holds
+    std::uint64_t news; ///< as of which `mode` holds, and `among`
     Mode mode;
+    ompi_communicator_t *among; ///< the survivors', once a collective has run among them
 
     static Module &of(mca_coll_base_module_t *module) noexcept
     {
@@ -33,10 +34,7 @@ struct Module : mca_coll_base_module_t {
     /// Nobody has failed: the stock collective is to be called.
     bool stock() noexcept
     {
-        if (OPAL_LIKELY(news == process::news() && mode == Mode::stock)) {
-            return true;
-        }
-        return look() == Mode::stock;
+        return (OPAL_LIKELY(news == process::news()) ? mode : look()) == Mode::stock;
     }
     /// Takes the news over. \return how collectives are to run
     Mode look() noexcept;

@@ -17,18 +17,31 @@ using Request = ompi_request_t **;
 /// One call among the survivors.
 class Among {
   public:
-    Among(Module &module, bool neighbours) : module_(module), scratch_(std::make_unique<Scratch>())
+    Among(Module &module, bool neighbours)
+        : comm(neighbours ? nullptr : module.among),
+          module_(module),
+          ranks_(&module.record->survivor_ranks())
     {
+        if (OPAL_LIKELY(comm != nullptr)) {
+            return;
+        }
         const validate::Lock lock;
         deserted = module.record->deserted();
         if (!deserted) {
-            comm = neighbours ? module.record->neighbours() : module.record->survivors();
+            comm = neighbours ? module.record->neighbours()
+                              : (module.among = module.record->survivors());
         }
-        ranks_ = &module.record->survivor_ranks();
     }
-    Comm comm = nullptr;
-    bool deserted; ///< nobody is left on the other side of an intercommunicator
-    Scratch &scratch() { return *scratch_; }
+    Comm comm;
+    bool deserted = false; ///< nobody is left on the other side of an intercommunicator
+    /// Calls whose arguments are the survivors' as they are have none.
+    Scratch &scratch()
+    {
+        if (!scratch_) {
+            scratch_ = std::make_unique<Scratch>();
+        }
+        return *scratch_;
+    }
     const std::vector<int> &ranks() const { return *ranks_; }
     int size() const { return static_cast<int>(ranks_->size()); }
     bool has(int rank) const { return (*ranks_)[static_cast<std::size_t>(rank)] >= 0; }
@@ -70,8 +83,8 @@ class Among {
                 if (place > INT_MAX) {
                     return false; // Open MPI's arrays of places are int
                 }
-                scratch_->counts[side].push_back(count);
-                scratch_->places[side].push_back(static_cast<int>(place));
+                scratch().counts[side].push_back(count);
+                scratch().places[side].push_back(static_cast<int>(place));
             }
         }
         return true;
@@ -86,11 +99,11 @@ class Among {
         ptrdiff_t gap = 0;
         const ptrdiff_t span =
             opal_datatype_span(&type->super, static_cast<std::size_t>(total), &gap);
-        scratch_->bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
+        scratch().bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
         ptrdiff_t lower = 0;
         ptrdiff_t extent = 0;
         ompi_datatype_get_extent(type, &lower, &extent);
-        char *const base = scratch_->bytes.get() - gap;
+        char *const base = scratch().bytes.get() - gap;
         char *to = base;
         const char *at = static_cast<const char *>(from);
         for (int r = 0; r < size(); ++r) {
@@ -111,7 +124,7 @@ class Among {
     char *absorb(const int *counts, char *into, Type type)
     {
         const std::vector<int> &own = module_.record->local_survivor_ranks();
-        std::vector<int> &merged = scratch_->counts[0];
+        std::vector<int> &merged = scratch().counts[0];
         int before = 0;
         for (std::size_t r = 0; r < own.size(); ++r) {
             if (own[r] >= 0) {
@@ -127,15 +140,15 @@ class Among {
         ptrdiff_t gap = 0;
         const ptrdiff_t span =
             opal_datatype_span(&type->super, static_cast<std::size_t>(merged[place]), &gap);
-        scratch_->bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
+        scratch().bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
         ptrdiff_t lower = 0;
         ptrdiff_t extent = 0;
         ompi_datatype_get_extent(type, &lower, &extent);
-        char *const base = scratch_->bytes.get() - gap;
-        scratch_->from = base + (place == 0 ? before * extent : 0);
-        scratch_->into = into;
-        scratch_->count = counts[self];
-        scratch_->type = type;
+        char *const base = scratch().bytes.get() - gap;
+        scratch().from = base + (place == 0 ? before * extent : 0);
+        scratch().into = into;
+        scratch().count = counts[self];
+        scratch().type = type;
         return base;
     }
 
@@ -145,7 +158,7 @@ class Among {
         if (request != nullptr) {
             return module_.watch(rc, request, scratch_.release());
         }
-        if (rc == OMPI_SUCCESS) {
+        if (rc == OMPI_SUCCESS && scratch_) {
             scratch_->hand_over();
         }
         return module_.result(rc);
@@ -161,7 +174,7 @@ class Among {
   private:
     Module &module_;
     std::unique_ptr<Scratch> scratch_;
-    const std::vector<int> *ranks_ = nullptr;
+    const std::vector<int> *ranks_;
 };
 
 /// Calls one of a pair of collectives on the survivors' communicator.

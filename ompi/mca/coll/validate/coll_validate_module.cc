@@ -64,8 +64,9 @@ void construct(opal_object_t *object) noexcept
     std::memset(&module->below, 0, sizeof module->below);
     module->comm = nullptr;
     module->record = nullptr;
-    module->news = 0;
+    module->news = ~std::uint64_t{0};
     module->mode = Mode::stock;
+    module->among = nullptr;
 }
 
 void destruct(opal_object_t *object) noexcept
@@ -157,19 +158,32 @@ try {
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-/// A collective has ended: its request's callback.
+void fail(ompi_request_t *request, Module &module) noexcept
+{
+    request->req_status.MPI_ERROR = module.failure(request->req_status.MPI_ERROR);
+    // Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
+    // communicator's.
+    request->req_mpi_object.comm = module.comm;
+    request->req_type = OMPI_REQUEST_PML;
+}
+
+/// A collective has ended that has something to give back: its request's callback.
 int ended(ompi_request_t *request) noexcept
 {
     const std::unique_ptr<Scratch> scratch(static_cast<Scratch *>(request->req_complete_cb_data));
     if (request->req_status.MPI_ERROR == MPI_SUCCESS) {
         scratch->hand_over();
     } else {
-        Module &module = *scratch->module;
-        request->req_status.MPI_ERROR = module.failure(request->req_status.MPI_ERROR);
-        // Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
-        // communicator's.
-        request->req_mpi_object.comm = module.comm;
-        request->req_type = OMPI_REQUEST_PML;
+        fail(request, *scratch->module);
+    }
+    return OMPI_SUCCESS;
+}
+
+/// The same for one that has nothing: all, as long as nobody fails.
+int watched(ompi_request_t *request) noexcept
+{
+    if (OPAL_UNLIKELY(request->req_status.MPI_ERROR != MPI_SUCCESS)) {
+        fail(request, *static_cast<Module *>(request->req_complete_cb_data));
     }
     return OMPI_SUCCESS;
 }
@@ -194,6 +208,7 @@ try {
     validate::service().take_news();
     mode = record->mode();
     news = latest;
+    among = nullptr; // it may be another one from now on
     return mode;
 } catch (...) {
     return Mode::broken;
@@ -234,10 +249,8 @@ int Module::watch(int rc, ompi_request_t **request, Scratch *scratch) noexcept
         return rc;
     }
     if (!kept) {
-        kept.reset(new (std::nothrow) Scratch);
-        if (!kept) {
-            return rc;
-        }
+        ompi_request_set_callback(*request, watched, this);
+        return rc;
     }
     kept->module = this;
     ompi_request_set_callback(*request, ended, kept.release());
