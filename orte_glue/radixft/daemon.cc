@@ -6,6 +6,7 @@
 #include "opal/ft/base/wire.hpp"
 #include "opal/mca/help_dir.hpp"
 
+#include <array>
 #include <new>
 
 namespace ft::radixft {
@@ -17,7 +18,14 @@ namespace {
 /// Ticks after which mpirun looks for daemons whose leaving it may have missed.
 constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
-constexpr std::uint32_t format = 4;
+constexpr std::uint32_t format = 5;
+
+/// Of mpirun's parameters those that GO brings to all daemons.
+constexpr std::array agreed{
+    &Parameters::arity,        &Parameters::repair,           &Parameters::localised_view,
+    &Parameters::heartbeat_ms, &Parameters::suspect_floor_ms, &Parameters::suspect_ceiling_ms,
+    &Parameters::probe_ms,     &Parameters::minority_wait_ms,
+};
 
 /// Whether a process of one of this daemon's ranks exists, whatever the runtime's books say.
 bool children_exist()
@@ -319,16 +327,15 @@ void Daemon::on_ready(NodeId from, base::WireReader &in, bool genuine)
 Bytes Daemon::go(bool join, std::size_t room) const
 {
     const Parameters &p = parameters();
-    Bytes text(4 + 4 + 4 + 1 + number_.size() + 6 * 4 + 4 + output_.size() + room);
+    Bytes text(4 + 4 + 4 + 1 + number_.size() + agreed.size() * 4 + 4 + output_.size() + room);
     base::WireWriter out(text);
     out.u32(magic);
     out.u32(format);
     out.u32(orte_process_info.num_procs);
     out.u8(join ? 1 : 0);
     out.bytes(number_);
-    for (const int value : {p.arity, p.heartbeat_ms, p.suspect_floor_ms, p.suspect_ceiling_ms,
-                            p.probe_ms, p.minority_wait_ms}) {
-        out.u32(static_cast<std::uint32_t>(value));
+    for (int Parameters::*const value : agreed) {
+        out.u32(static_cast<std::uint32_t>(p.*value));
     }
     out.u32(static_cast<std::uint32_t>(output_.size()));
     out.bytes(std::as_bytes(std::span(output_)));
@@ -343,9 +350,8 @@ void Daemon::on_go(base::WireReader &in)
     const bool join = in.u8() != 0;
     membership::Key number{};
     const auto drawn = in.bytes(number.size());
-    for (int *value : {&p.arity, &p.heartbeat_ms, &p.suspect_floor_ms, &p.suspect_ceiling_ms,
-                       &p.probe_ms, &p.minority_wait_ms}) {
-        *value = static_cast<int>(in.u32());
+    for (int Parameters::*const value : agreed) {
+        p.*value = static_cast<int>(in.u32());
     }
     const auto output = in.bytes(std::min<std::size_t>(in.u32(), PATH_MAX));
     if (!in.ok() || (!join && !in.complete()) || their_format != format || begun() ||
@@ -402,7 +408,8 @@ void Daemon::begin(std::uint32_t daemons)
     for (NodeId id = 0; id < daemons && self_ == 0; ++id) {
         hosts_.remember(host_name(id), {id, 0});
     }
-    story(1, "begins: %u daemons, arity %d", daemons, p.arity);
+    story(1, "begins: %u daemons, arity %d%s%s", daemons, p.arity,
+          p.repair != 0 ? ", repaired tree" : "", p.localised_view != 0 ? ", localised views" : "");
     apply_view();
     for (const auto &[from, bytes] : std::exchange(early_, {})) {
         on_protocol(from, bytes);

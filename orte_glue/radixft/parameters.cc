@@ -18,13 +18,24 @@ struct Entry {
     bool written_by_programs = false; ///< through MPI_T, while the job runs
 };
 
-constexpr std::array<Entry, 12> table{{
+constexpr std::array<Entry, 14> table{{
     {"arity", &Parameters::arity, 2, 1024, OPAL_INFO_LVL_4,
      "Children of a daemon in the membership tree: a power of two, 2 to 1024, default 2. 2: the "
      "least "
      "work for one daemon and the most levels, so the most hops for a change. 1024: one hop, but "
      "the "
      "root alone sends a message to every daemon and waits for every answer."},
+    {"repair", &Parameters::repair, 0, 1, OPAL_INFO_LVL_8,
+     "How the tree follows from the daemons that live, 0 or 1, default 0. 0: it is formed anew, "
+     "and "
+     "none has more than arity children, but many get new neighbours. 1: the paper's four repair "
+     "steps, in which a dead daemon's children go to its parent: few get new neighbours, but as "
+     "failures add up one daemon can come to have a message to send to every other."},
+    {"localised_view", &Parameters::localised_view, 0, 1, OPAL_INFO_LVL_8,
+     "How a daemon keeps the list of daemons, 0 or 1, default 0. 0: an array, 8 bytes for each (8 "
+     "MiB with a million), with every look-up in constant time. 1: the gaps in their numbers only, "
+     "8 bytes for each and some hundred in all, with look-ups that take the logarithm of the "
+     "gaps' number. Not with repair 1."},
     {"heartbeat", &Parameters::heartbeat_ms, 0, 60000, OPAL_INFO_LVL_3,
      "Time between heartbeats of neighbours in the tree, in milliseconds, 0 to 60000, default 100. "
      "Smaller: silent daemons are noticed sooner, at more wake-ups (a daemon sends at most arity + "
@@ -147,6 +158,8 @@ membership::Config Parameters::engine() const
     const auto ms = [](int v) { return base::Duration::from_ms(v); };
     membership::Config c;
     c.arity = static_cast<unsigned>(arity);
+    c.mode = repair != 0 ? membership::TreeMode::paper : membership::TreeMode::rebuild;
+    c.form = localised_view != 0 ? membership::ViewForm::localised : membership::ViewForm::full;
     c.probe_timeout = ms(probe_ms);
     c.minority_wait = ms(minority_wait_ms);
     c.exile_hold = ms(minority_wait_ms) + base::Duration::from_s(5);
@@ -180,6 +193,10 @@ std::string Parameters::fault() const
     }
     if (!membership::RadixTree::valid_arity(static_cast<unsigned>(arity))) {
         return "errmgr_radixft_arity is " + std::to_string(arity) + ", but must be a power of two";
+    }
+    if (repair != 0 && localised_view != 0) {
+        return "errmgr_radixft_repair and errmgr_radixft_localised_view are both 1: a localised "
+               "view cannot keep the links of a tree that is repaired step by step; choose one";
     }
     if (heartbeat_ms > 0 && suspect_floor_ms <= heartbeat_ms) {
         return "errmgr_radixft_suspect_floor (" + std::to_string(suspect_floor_ms) +

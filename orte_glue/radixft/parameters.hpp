@@ -13,6 +13,8 @@ namespace ft::radixft {
 /// The values in force. Durations are in milliseconds, as the user gives them.
 struct Parameters {
     int arity = 2;
+    int repair = 0;
+    int localised_view = 0;
     int heartbeat_ms = 100;
     int suspect_floor_ms = 500;
     int suspect_ceiling_ms = 5000;

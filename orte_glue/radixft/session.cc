@@ -72,19 +72,21 @@ bool read_death(std::istream &in, RankDeath &d)
 std::string settings(const membership::Config &c)
 {
     std::ostringstream text;
-    text << c.arity << ' ' << static_cast<unsigned>(c.mode) << ' ' << c.repeat.ns() << ' '
-         << c.repeat_max.ns() << ' ' << c.give_up.ns() << ' ' << c.probe_timeout.ns() << ' '
-         << c.report_stagger.ns() << ' ' << c.commit_wait.ns() << ' ' << c.reprobe.ns() << ' '
-         << c.minority_wait.ns() << ' ' << c.exile_hold.ns() << ' ' << c.combine.ns() << ' '
-         << c.heartbeat.interval.ns() << ' ' << c.heartbeat.fence.ns() << ' '
-         << c.heartbeat.suspicion.floor.ns() << ' ' << c.heartbeat.suspicion.ceiling.ns();
+    text << c.arity << ' ' << static_cast<unsigned>(c.mode) << ' ' << static_cast<unsigned>(c.form)
+         << ' ' << c.repeat.ns() << ' ' << c.repeat_max.ns() << ' ' << c.give_up.ns() << ' '
+         << c.probe_timeout.ns() << ' ' << c.report_stagger.ns() << ' ' << c.commit_wait.ns() << ' '
+         << c.reprobe.ns() << ' ' << c.minority_wait.ns() << ' ' << c.exile_hold.ns() << ' '
+         << c.combine.ns() << ' ' << c.heartbeat.interval.ns() << ' ' << c.heartbeat.fence.ns()
+         << ' ' << c.heartbeat.suspicion.floor.ns() << ' ' << c.heartbeat.suspicion.ceiling.ns();
     return text.str();
 }
 
 bool read_settings(std::istream &in, membership::Config &c)
 {
     unsigned mode = 0;
-    in >> c.arity >> mode;
+    unsigned form = 0;
+    in >> c.arity >> mode >> form;
+    c.form = static_cast<membership::ViewForm>(form);
     c.mode = static_cast<membership::TreeMode>(mode);
     for (base::Duration *d :
          {&c.repeat, &c.repeat_max, &c.give_up, &c.probe_timeout, &c.report_stagger, &c.commit_wait,
@@ -94,7 +96,7 @@ bool read_settings(std::istream &in, membership::Config &c)
         in >> ns;
         *d = base::Duration::from_ns(ns);
     }
-    return static_cast<bool>(in) && mode <= 1 && c.fault().empty();
+    return static_cast<bool>(in) && mode <= 1 && form <= 1 && c.fault().empty();
 }
 
 } // namespace
@@ -179,9 +181,9 @@ auto Session::run(base::Time now, const std::string &text, Call call)
 void Session::begin(base::Time now, const membership::Config &config, std::uint32_t daemons)
 {
     run(now, "start " + std::to_string(daemons) + ' ' + settings(config), [&] {
-        engine_.emplace(config, std::make_shared<membership::ViewPool>(),
-                        membership::Identity{self_, 0},
-                        membership::View::initial(daemons, config.arity, config.mode), now);
+        engine_.emplace(
+            config, std::make_shared<membership::ViewPool>(), membership::Identity{self_, 0},
+            membership::View::initial(daemons, config.arity, config.mode, config.form), now);
         std::vector<NodeId> children;
         engine_->view()->children(self_, children);
         deaths_.on_view(engine_->epoch(), engine_->view()->root(), children);

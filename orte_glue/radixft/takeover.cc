@@ -44,7 +44,7 @@ void Daemon::without_mpirun(const membership::View &view)
     if (root == self_ && stdout_ == nullptr) {
         stand_in();
     }
-    wind_down_->on_view(root, view.members());
+    wind_down_->on_view(root, std::vector<NodeId>(view.members().begin(), view.members().end()));
     check_ranks();
 }
 

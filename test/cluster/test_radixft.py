@@ -30,6 +30,8 @@ DEFAULT = ["--mca", "errmgr", "radixft"]
 # What is not about silence must not depend on how busy this machine is.
 RADIXFT = [*DEFAULT, "--mca", "errmgr_radixft_suspect_floor", "4000",
            "--mca", "errmgr_radixft_probe", "2000"]
+LOCALISED = ["--mca", "errmgr_radixft_localised_view", "1"]
+REPAIRED = ["--mca", "errmgr_radixft_repair", "1"]
 
 
 def survivors():
@@ -153,14 +155,15 @@ class Job:
             check(time.monotonic() < end, f"processes are left: {left}")
 
 
-def story(text, deaths, fault, heal=None, mca=tuple(RADIXFT)):
-    """A test: run, fault, verdict."""
+def story(text, deaths, fault, heal=None, mca=tuple(RADIXFT), says="begins"):
+    """A test: run, fault, verdict; `says` is in the story that mpirun tells."""
     def test():
         with ftcluster.Cluster() as cluster:
             with Job(cluster, deaths=deaths, mca=mca) as job:
                 job.ready()
                 fault(job)
                 job.verdict()
+                check(says in job.run.err, f"mpirun's story does not say: {says}")
                 if heal:
                     heal(job)
                 job.nothing_left()
@@ -396,9 +399,10 @@ def bad_parameter():
     with ftcluster.Cluster(hosts=2) as cluster:
         for name, value, complaint in (("arity", "3", "power of two"),
                                        ("suspect_floor", "50", "must exceed"),
-                                       ("probe", "0", "must be 1 to")):
+                                       ("probe", "0", "must be 1 to"),
+                                       ("repair", "1", "choose one")):
             with Job(cluster, ranks=2,
-                     mca=[*DEFAULT, "--mca", f"errmgr_radixft_{name}", value]) as job:
+                     mca=[*DEFAULT, "--mca", f"errmgr_radixft_{name}", value, *LOCALISED]) as job:
                 code = job.run.wait()
                 check(code not in (0, ftcluster.PAST_DEADLINE), f"{name}: exit code {code}")
                 check(complaint in job.run.err, f"{name}: the message is missing")
@@ -521,8 +525,10 @@ def nobody_is_accused():
 
 NODE_TESTS = [
     story("A daemon is killed: its ranks die with it, the others know and run on", 2, daemon),
-    story("Two of four daemons are killed at once", 4, two_daemons),
-    story("A host loses its power loudly", 2, host),
+    story("Two of four daemons are killed at once (localised views)", 4, two_daemons,
+          mca=[*RADIXFT, *LOCALISED], says="arity 2, localised views"),
+    story("A host loses its power loudly (the tree is repaired, not formed anew)", 2, host,
+          mca=[*RADIXFT, *REPAIRED], says="arity 2, repaired tree"),
     story("A host loses its power silently", 2, silent_host, mca=DEFAULT),
     story("A host is stopped, evicted, and ends by itself when it runs again", 2, frozen_host,
           heal=thaw, mca=DEFAULT),

@@ -10,6 +10,10 @@ std::string Config::fault() const
         return "the arity of the tree is " + std::to_string(arity) +
                ", but it must be a power of two from 2 to " + std::to_string(RadixTree::max_arity);
     }
+    if (mode == TreeMode::paper && form == ViewForm::localised) {
+        return "a localised view cannot keep the links of a tree that is repaired step by step: "
+               "choose one of the two";
+    }
     for (const Duration d : {repeat, repeat_max, give_up, probe_timeout, commit_wait, reprobe}) {
         if (d <= Duration::zero()) {
             return "the waits for repeat, give-up, probe, commit and re-probe must be positive";

@@ -33,6 +33,10 @@ struct Config {
     /// have more to send.
     unsigned arity = 2;
     TreeMode mode = TreeMode::rebuild;
+    /// Localised: a view takes some hundred bytes however many nodes there are, and 8 bytes for
+    /// each gap in their ids, instead of 8 bytes for each node; a look-up takes the logarithm of
+    /// the gaps. Only with `rebuild`.
+    ViewForm form = ViewForm::full;
     /// First wait before an unanswered message is repeated; doubles each time up to `repeat_max`.
     /// Shorter: faster over a lossy channel, but more messages when the machine is loaded.
     base::Duration repeat = base::Duration::from_ms(50);

@@ -23,12 +23,10 @@ constexpr std::uint8_t has_view = 8;
 constexpr std::size_t fixed_size = 80;
 
 /// Members are runs of consecutive ids mostly: a view of a million with a few dead is a few runs.
-std::size_t run_count(const std::vector<NodeId> &ids)
+std::size_t run_count(const MemberList &members)
 {
-    std::size_t runs = ids.empty() ? 0 : 1;
-    for (std::size_t i = 1; i < ids.size(); ++i) {
-        runs += ids[i] != ids[i - 1] + 1;
-    }
+    std::size_t runs = 0;
+    members.for_each_run([&runs](NodeId, Position) { ++runs; });
     return runs;
 }
 
@@ -49,16 +47,10 @@ void put(WireWriter &w, const View &v)
     w.u16(static_cast<std::uint16_t>(v.arity()));
     w.u8(static_cast<std::uint8_t>(v.mode()));
     w.u32(count_of(run_count(v.members())));
-    const auto &ids = v.members();
-    for (std::size_t i = 0; i < ids.size();) {
-        std::size_t j = i + 1;
-        while (j < ids.size() && ids[j] == ids[j - 1] + 1) {
-            ++j;
-        }
-        w.u32(ids[i]);
-        w.u32(count_of(j - i));
-        i = j;
-    }
+    v.members().for_each_run([&w](NodeId first, Position length) {
+        w.u32(first);
+        w.u32(length);
+    });
     w.u32(count_of(v.incarnations().size()));
     for (const Identity &i : v.incarnations()) {
         w.u32(i.id);
@@ -69,7 +61,7 @@ void put(WireWriter &w, const View &v)
         w.u32(id);
     }
     if (v.mode() == TreeMode::paper) {
-        for (const NodeId id : ids) {
+        for (const NodeId id : v.members()) {
             w.u32(v.parent(id));
         }
     }
@@ -94,7 +86,7 @@ ViewPtr take_view(WireReader &r, NodeId &ids_left)
     const Epoch epoch = r.u64();
     const unsigned arity = r.u16();
     const std::uint8_t mode = r.u8();
-    std::vector<NodeId> members;
+    MemberList members(ViewForm::localised); // whoever adopts the view gives it his form
     const std::size_t runs = take_count(r, 8);
     for (std::size_t i = 0; i < runs && r.ok(); ++i) {
         const NodeId first = r.u32();
@@ -105,9 +97,7 @@ ViewPtr take_view(WireReader &r, NodeId &ids_left)
             r.fail();
             break;
         }
-        for (std::uint32_t k = 0; k < length; ++k) {
-            members.push_back(first + k);
-        }
+        members.append(first, length);
     }
     ids_left -= members.empty() ? 0 : members.back() + 1;
     std::vector<Identity> incarnations(take_count(r, 8));

@@ -40,7 +40,7 @@ Stabilizer::Stabilizer(const Config &config, std::shared_ptr<ViewPool> pool, Ide
       self_(self),
       state_(State::member),
       last_(now),
-      view_(std::move(initial)),
+      view_(View::in_form(initial, config.form)),
       view_since_(now),
       heartbeat_(config.heartbeat)
 {

@@ -505,12 +505,13 @@ void Stabilizer::forward_commit(Time now, NodeId coordinator, Output &out)
     }
 }
 
-void Stabilizer::adopt(Time now, const ViewPtr &view, Output &out)
+void Stabilizer::adopt(Time now, const ViewPtr &from_elsewhere, Output &out)
 {
-    if (view->arity() != config_.arity || view->mode() != config_.mode) {
+    if (from_elsewhere->arity() != config_.arity || from_elsewhere->mode() != config_.mode) {
         ++counters_.unexpected; // a differently configured job, in spite of the MAC
         return;
     }
+    const ViewPtr view = View::in_form(from_elsewhere, config_.form);
     if (!view_) {
         if (view->contains(self_)) {
             install(now, view, std::make_shared<const Change>(), out);

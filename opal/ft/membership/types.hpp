@@ -21,6 +21,13 @@ using Epoch = std::uint64_t;
 /// A node's place in an order: 0 is the root of the tree that the order spans.
 using Position = std::uint32_t;
 
+/// How a node keeps the members of its view; the answers are the same. PROTOCOL.md, "The localised
+/// view".
+enum class ViewForm : std::uint8_t {
+    full,      ///< the linear array and an index by id: 8 bytes for each id, constant time
+    localised, ///< the runs of consecutive ids: 8 bytes for each, time with their logarithm
+};
+
 /// One life of a node. A restarted or evicted node comes back with a higher incarnation.
 struct Identity {
     NodeId id = no_node;

@@ -4,7 +4,6 @@
 #include "opal/ft/base/rng.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace ft::membership {
 
@@ -23,6 +22,20 @@ bool strictly_sorted(const std::vector<T> &v)
                               [](const T &a, const T &b) { return !(a < b); }) == v.end();
 }
 
+std::uint64_t sum_over(const MemberList &members)
+{
+    std::uint64_t sum = 0;
+    for (const NodeId id : members) {
+        sum += mix(id, 1);
+    }
+    return sum;
+}
+
+std::vector<NodeId> ids(const MemberList &members)
+{
+    return {members.begin(), members.end()};
+}
+
 bool ids_sorted(const std::vector<Identity> &v)
 {
     return std::adjacent_find(v.begin(), v.end(), [](const Identity &a, const Identity &b) {
@@ -34,13 +47,9 @@ bool ids_sorted(const std::vector<Identity> &v)
 
 void View::finish()
 {
-    index_.assign(members_.back() + 1, 0);
-    // A sum over the members: independent of the order, cheap, and the sets differ in few of them.
-    std::uint64_t sum = mix(epoch_, members_.size());
-    for (Position p = 0; p < members_.size(); ++p) {
-        index_[members_[p]] = p + 1;
-        sum += mix(members_[p], 1);
-    }
+    // A sum over the members: independent of the order, cheap, and sets that differ in few of them
+    // follow from each other in as few steps.
+    std::uint64_t sum = mix(epoch_, members_.size()) + member_sum_;
     for (const Identity &i : incarnations_) {
         sum += mix(i.id, (std::uint64_t{i.incarnation} << 8) + 2);
     }
@@ -51,36 +60,38 @@ void View::finish()
     FT_ASSERT_SLOW(consistent());
 }
 
-ViewPtr View::initial(Position n, unsigned arity, TreeMode mode)
+ViewPtr View::initial(Position n, unsigned arity, TreeMode mode, ViewForm form)
 {
     FT_ASSERT(n >= 1 && RadixTree::valid_arity(arity));
-    std::shared_ptr<View> v(new View(0, arity, mode));
-    v->members_.resize(n);
-    std::iota(v->members_.begin(), v->members_.end(), 0U);
+    FT_ASSERT(mode == TreeMode::rebuild || form == ViewForm::full);
+    std::shared_ptr<View> v(new View(0, arity, mode, form));
+    v->members_.append(0, n);
+    v->member_sum_ = sum_over(v->members_);
     if (mode == TreeMode::paper) {
-        v->tree_ = std::make_unique<PaperTree>(v->members_, arity);
+        v->tree_ = std::make_unique<PaperTree>(ids(v->members_), arity);
     }
     v->finish();
     return v;
 }
 
-ViewPtr View::from_parts(Epoch epoch, std::vector<NodeId> members,
-                         std::vector<Identity> incarnations, std::vector<NodeId> exiles,
-                         unsigned arity, TreeMode mode, std::span<const NodeId> parents)
+ViewPtr View::from_parts(Epoch epoch, MemberList members, std::vector<Identity> incarnations,
+                         std::vector<NodeId> exiles, unsigned arity, TreeMode mode,
+                         std::span<const NodeId> parents)
 {
     // The highest id sizes the index: an absurd one is a bad message, not a reason to run out of
     // memory.
-    if (members.empty() || !strictly_sorted(members) || members.back() >= max_nodes ||
-        !ids_sorted(incarnations) || !strictly_sorted(exiles) || !RadixTree::valid_arity(arity)) {
+    if (members.empty() || members.back() >= max_nodes || !ids_sorted(incarnations) ||
+        !strictly_sorted(exiles) || !RadixTree::valid_arity(arity)) {
         return nullptr;
     }
-    std::shared_ptr<View> v(new View(epoch, arity, mode));
-    v->members_ = std::move(members);
+    std::shared_ptr<View> v(new View(epoch, arity, mode, members.form()));
+    v->members_ = mode == TreeMode::paper ? members.as(ViewForm::full) : std::move(members);
+    v->member_sum_ = sum_over(v->members_);
     v->incarnations_ = std::move(incarnations);
     v->exiles_ = std::move(exiles);
     if (mode == TreeMode::paper) {
         auto tree = std::make_unique<PaperTree>();
-        if (!tree->assign(v->members_, parents, arity)) {
+        if (!tree->assign(ids(v->members_), parents, arity)) {
             return nullptr;
         }
         v->tree_ = std::move(tree);
@@ -96,38 +107,39 @@ ViewPtr View::from_parts(Epoch epoch, std::vector<NodeId> members,
 
 ViewPtr View::apply(Epoch epoch, const Change &change) const
 {
-    std::shared_ptr<View> v(new View(epoch, arity(), mode_));
+    std::shared_ptr<View> v(new View(epoch, arity(), mode_, form()));
+    v->member_sum_ = member_sum_;
+    std::vector<NodeId> gone;
+    std::vector<NodeId> come;
     for (const Removed &r : change.removed) {
-        if (!contains(Identity{r.id, r.incarnation})) {
+        if (!contains(Identity{r.id, r.incarnation}) || (!gone.empty() && r.id <= gone.back())) {
             return nullptr;
         }
+        gone.push_back(r.id);
+        v->member_sum_ -= mix(r.id, 1);
     }
     const auto leaves = [&](NodeId id) {
         const auto at = std::lower_bound(change.removed.begin(), change.removed.end(), id,
                                          [](const Removed &r, NodeId x) { return r.id < x; });
         return at != change.removed.end() && at->id == id;
     };
-    v->members_.reserve(members_.size() + change.joined.size());
-    for (const NodeId id : members_) {
-        if (change.removed.empty() || !leaves(id)) {
-            v->members_.push_back(id);
-        }
-    }
     for (const Identity &i : incarnations_) {
         if (!leaves(i.id)) {
             v->incarnations_.push_back(i);
         }
     }
     for (const Identity &j : change.joined) {
-        const auto at = std::lower_bound(v->members_.begin(), v->members_.end(), j.id);
-        if (j.id >= max_nodes || (at != v->members_.end() && *at == j.id)) {
+        if (j.id >= max_nodes || (contains(j.id) && !leaves(j.id)) ||
+            (!come.empty() && j.id <= come.back())) {
             return nullptr;
         }
-        v->members_.insert(at, j.id);
+        come.push_back(j.id);
+        v->member_sum_ += mix(j.id, 1);
         if (j.incarnation != 0) {
             v->incarnations_.push_back(j);
         }
     }
+    v->members_ = members_.changed(gone, come);
     if (v->members_.empty()) {
         return nullptr;
     }
@@ -153,6 +165,21 @@ ViewPtr View::apply(Epoch epoch, const Change &change) const
         }
         v->tree_ = std::move(tree);
     }
+    v->finish();
+    return v;
+}
+
+ViewPtr View::in_form(const ViewPtr &view, ViewForm form)
+{
+    if (view->form() == form) {
+        return view;
+    }
+    FT_ASSERT(view->mode() == TreeMode::rebuild || form == ViewForm::full);
+    std::shared_ptr<View> v(new View(view->epoch(), view->arity(), view->mode(), form));
+    v->members_ = view->members_.as(form);
+    v->member_sum_ = view->member_sum_;
+    v->incarnations_ = view->incarnations_;
+    v->exiles_ = view->exiles_;
     v->finish();
     return v;
 }
@@ -205,26 +232,22 @@ void View::children(NodeId id, std::vector<NodeId> &out) const
     }
     const Position p = position(id);
     const unsigned count = shape_.child_count(p, size());
-    const auto first = members_.begin() + static_cast<std::ptrdiff_t>(shape_.first_child(p));
-    out.assign(count == 0 ? members_.end() : first, count == 0 ? members_.end() : first + count);
+    const std::uint64_t first = shape_.first_child(p);
+    out.clear();
+    for (unsigned i = 0; i < count; ++i) {
+        out.push_back(members_[static_cast<Position>(first + i)]);
+    }
 }
 
 bool View::consistent() const
 {
-    if (members_.empty() || !strictly_sorted(members_)) {
-        return false;
-    }
-    std::size_t indexed = 0;
-    for (const Position p : index_) {
-        indexed += p != 0;
-    }
-    if (indexed != members_.size()) {
+    if (members_.empty() || !members_.consistent() || member_sum_ != sum_over(members_)) {
         return false;
     }
     std::vector<NodeId> children;
     std::size_t edges = 0;
     for (Position p = 0; p < size(); ++p) {
-        if (index_[members_[p]] != p + 1) {
+        if (position(members_[p]) != p) {
             return false;
         }
         this->children(members_[p], children);
@@ -240,7 +263,33 @@ bool View::consistent() const
     }
     // Every node but the root has one parent, and in rebuild mode the parent is nearer to the root
     // by construction; in paper mode the links are walked.
-    return edges == members_.size() - 1 && (!tree_ || tree_->consistent(members_));
+    return edges == members_.size() - 1 && (!tree_ || tree_->consistent(ids(members_)));
+}
+
+std::size_t View::bytes() const
+{
+    return sizeof(View) + members_.heap_bytes() + incarnations_.capacity() * sizeof(Identity) +
+           exiles_.capacity() * sizeof(NodeId);
+}
+
+bool View::agrees(const View &other) const
+{
+    if (epoch_ != other.epoch_ || digest_ != other.digest_ || !(members_ == other.members_) ||
+        incarnations_ != other.incarnations_ || exiles_ != other.exiles_) {
+        return false;
+    }
+    std::vector<NodeId> mine;
+    std::vector<NodeId> theirs;
+    bool same = true;
+    Position p = 0;
+    for (const NodeId id : members_) {
+        children(id, mine);
+        other.children(id, theirs);
+        same &= other.at(p) == id && at(p) == id && position(id) == p && other.position(id) == p &&
+                parent(id) == other.parent(id) && mine == theirs;
+        ++p;
+    }
+    return same;
 }
 
 Position Sweep::rank(NodeId id) const
@@ -326,7 +375,7 @@ void Sweep::commit_children(NodeId id, std::vector<NodeId> &out) const
 
 ViewPtr ViewPool::apply(const ViewPtr &base, Epoch epoch, const Change &change)
 {
-    std::uint64_t key = mix(base->digest(), epoch);
+    std::uint64_t key = mix(base->digest() + static_cast<std::uint64_t>(base->form()), epoch);
     for (const Removed &r : change.removed) {
         key = mix(key, (std::uint64_t{r.id} << 8) | static_cast<std::uint64_t>(r.grade));
         key = mix(key, r.incarnation);

@@ -2,9 +2,11 @@
 ///
 /// Views are immutable and shared: all engines of one process (a simulator has a million) hold the
 /// same object. A view keeps the sorted array of members and an index by id, so position, parent
-/// and children take constant time (Varma et al. 2006, section 3.1). Const access from any thread.
+/// and children take constant time (Varma et al. 2006, section 3.1), or, localised, the runs of
+/// their ids only (member_list.hpp). Const access from any thread.
 #pragma once
 
+#include "opal/ft/membership/member_list.hpp"
 #include "opal/ft/membership/paper_tree.hpp"
 #include "opal/ft/membership/radix_tree.hpp"
 #include "opal/ft/membership/types.hpp"
@@ -51,19 +53,24 @@ using ViewPtr = std::shared_ptr<const View>;
 
 class View {
   public:
-    /// The default view of a job: ids 0 .. n-1, epoch 0, n >= 1.
-    static ViewPtr initial(Position n, unsigned arity, TreeMode mode);
+    /// The default view of a job: ids 0 .. n-1, epoch 0, n >= 1. What follows from it keeps its
+    /// form. The paper's tree has links of its own for every node: it wants the full one.
+    static ViewPtr initial(Position n, unsigned arity, TreeMode mode,
+                           ViewForm form = ViewForm::full);
 
-    /// A view from its parts, as they come from the wire; null when they are not a view: members
-    /// not sorted or none, an incarnation or exile list not sorted, parents (paper mode) not a
-    /// tree.
-    static ViewPtr from_parts(Epoch epoch, std::vector<NodeId> members,
-                              std::vector<Identity> incarnations, std::vector<NodeId> exiles,
-                              unsigned arity, TreeMode mode, std::span<const NodeId> parents);
+    /// A view from its parts, as they come from the wire; null when they are not a view: no
+    /// members, an incarnation or exile list not sorted, parents (paper mode) not a tree. In the
+    /// form of `members`; full in paper mode.
+    static ViewPtr from_parts(Epoch epoch, MemberList members, std::vector<Identity> incarnations,
+                              std::vector<NodeId> exiles, unsigned arity, TreeMode mode,
+                              std::span<const NodeId> parents);
 
     /// The view that `change` makes of this one; null if it does not fit: removes who is not there,
     /// adds who is, leaves nobody.
     ViewPtr apply(Epoch epoch, const Change &change) const;
+
+    /// `view`, or the same in another form.
+    static ViewPtr in_form(const ViewPtr &view, ViewForm form);
 
     /// What turns this view into `next`; who left is graded `suspected` unless `next` says no
     /// exile.
@@ -73,8 +80,9 @@ class View {
     /// Equal views have equal digests; different ones almost never. Covers epoch, members,
     /// incarnations, exiles.
     std::uint64_t digest() const { return digest_; }
-    Position size() const { return static_cast<Position>(members_.size()); }
-    const std::vector<NodeId> &members() const { return members_; }
+    ViewForm form() const { return members_.form(); }
+    Position size() const { return members_.size(); }
+    const MemberList &members() const { return members_; }
     const std::vector<NodeId> &exiles() const { return exiles_; }
     /// Only those that are not 0.
     const std::vector<Identity> &incarnations() const { return incarnations_; }
@@ -83,7 +91,7 @@ class View {
     TreeMode mode() const { return mode_; }
     const RadixTree &shape() const { return shape_; }
 
-    bool contains(NodeId id) const { return id < index_.size() && index_[id] != 0; }
+    bool contains(NodeId id) const { return members_.find(id) != MemberList::nowhere; }
     bool contains(const Identity &who) const
     {
         return contains(who.id) && incarnation_of(who.id) == who.incarnation;
@@ -91,29 +99,37 @@ class View {
     /// 0 for ids that are no members.
     std::uint32_t incarnation_of(NodeId id) const;
     /// `id` must be a member.
-    Position position(NodeId id) const { return index_[id] - 1; }
+    Position position(NodeId id) const { return members_.find(id); }
     NodeId at(Position p) const { return members_[p]; }
 
     /// no_node for the root. `id` must be a member.
     NodeId parent(NodeId id) const;
     /// Replaces the contents of `out`. `id` must be a member.
     void children(NodeId id, std::vector<NodeId> &out) const;
+    /// What the object takes, all in all; without the paper's tree.
+    std::size_t bytes() const;
     const PaperTree *paper_tree() const { return tree_ ? &*tree_ : nullptr; }
 
     /// Invariant check: array, index and tree describe the same members; spans, no cycle, and in
     /// rebuild mode nobody above `arity` children. Visits all members.
     bool consistent() const;
+    /// Invariant check of the two forms: epoch, digest, and the position, parent and children of
+    /// every member are those of `other`. Visits all members.
+    bool agrees(const View &other) const;
 
   private:
-    View(Epoch epoch, unsigned arity, TreeMode mode) : epoch_(epoch), shape_(arity), mode_(mode) {}
+    View(Epoch epoch, unsigned arity, TreeMode mode, ViewForm form)
+        : epoch_(epoch), shape_(arity), mode_(mode), members_(form)
+    {
+    }
     void finish();
 
     Epoch epoch_;
     std::uint64_t digest_ = 0;
+    std::uint64_t member_sum_ = 0; // the members' part of the digest
     RadixTree shape_;
     TreeMode mode_;
-    std::vector<NodeId> members_;
-    std::vector<Position> index_; // position + 1 by id
+    MemberList members_;
     std::vector<Identity> incarnations_;
     std::vector<NodeId> exiles_;
     std::unique_ptr<const PaperTree> tree_; // paper mode only

@@ -20,21 +20,25 @@ double us(Duration d)
 
 } // namespace
 
-Calm::Calm(Position nodes, unsigned arity, TreeMode mode, Costs costs)
+Calm::Calm(Position nodes, unsigned arity, TreeMode mode, Costs costs, ViewForm form)
     : costs_(std::move(costs)), live_(nodes), sent_(nodes)
 {
     Config config;
     config.arity = arity;
     config.mode = mode;
+    config.form = form;
     config.heartbeat.interval = Duration::zero();
     // Changes without loss: nothing needs asking again, however large the tree.
     config.repeat = config.repeat_max = config.give_up = config.commit_wait = Duration::from_s(100);
     const auto pool = std::make_shared<ViewPool>();
-    const ViewPtr initial = View::initial(nodes, arity, mode);
+    const ViewPtr initial = View::initial(nodes, arity, mode, form);
     nodes_.reserve(nodes);
     for (NodeId id = 0; id < nodes; ++id) {
-        nodes_.push_back(
-            std::make_unique<Stabilizer>(config, pool, Identity{id, 0}, initial, now_));
+        const Identity self{id, 0};
+        nodes_.push_back(form == ViewForm::full
+                             ? std::make_unique<Stabilizer>(config, pool, self, initial, now_)
+                             : std::make_unique<Stabilizer>(config, std::make_shared<ViewPool>(),
+                                                            self, initial->apply(0, {}), now_));
     }
     if (costs_.handling_us > 0) {
         busy_until_.resize(nodes);

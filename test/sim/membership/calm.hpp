@@ -38,7 +38,9 @@ struct Measured {
 
 class Calm {
   public:
-    Calm(Position nodes, unsigned arity, TreeMode mode, Costs costs);
+    /// Full: all members share one view. Localised: each has one of its own.
+    Calm(Position nodes, unsigned arity, TreeMode mode, Costs costs,
+         ViewForm form = ViewForm::full);
 
     /// `victim` is dead, and the root (its successor when it was the root) has proof.
     Measured fail(NodeId victim);

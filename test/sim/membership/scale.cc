@@ -3,7 +3,8 @@
 //
 //   scale --check
 //       TAP: the simulation is the base and the contention model, keeps within the distance model,
-//       and grows with the logarithm up to 1,048,576 nodes.
+//       and grows with the logarithm up to 1,048,576 nodes; a localised view of one's own takes
+//       each of them no more than some KiB, and the same time.
 //   scale --csv FOLDER [--contention FILE] [--most NODES]
 //       TAP and the data of the paper's figures 4, 5, 6 and 8 and of arity 8, in microseconds, into
 //       FOLDER. FILE is what figure 7 shows, measured: "nodes,pairs,two_children,four_children
@@ -12,6 +13,8 @@
 #include "test/sim/membership/calm.hpp"
 #include "test/sim/membership/models.hpp"
 
+#include "opal/ft/base/rng.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -19,6 +22,8 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+
+#include <malloc.h>
 #include <sys/resource.h>
 
 namespace {
@@ -202,6 +207,63 @@ bool contention_holds()
     return good;
 }
 
+std::size_t heap_in_use()
+{
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+/// A million members, none of which shares its view with another.
+void localised_million(Tap &tap)
+{
+    const std::size_t before = heap_in_use();
+    Calm net(million + 1, 2, TreeMode::rebuild,
+             {[](NodeId, NodeId) { return blue_gene.latency_us; }, blue_gene.compute_us, 0},
+             ViewForm::localised);
+    const Measured big = net.fail(million / 3);
+    const double each = static_cast<double>(heap_in_use() - before) / million;
+    std::printf(
+        "# 1048576 nodes, arity 2, each with a localised view of its own: T_s %.1f us, %.0f "
+        "bytes a member after the change, of which the view %zu\n",
+        big.stabilized_us, each, net.view().bytes());
+    tap.ok(big.complete && equals(big.stabilized_us, base_model(million, 2, blue_gene)),
+           "1,048,576 nodes with localised views: all have the view, in the base model's time");
+    tap.ok(each < 4096, "... and a member keeps less than 4 KiB in all");
+}
+
+/// What a view of a million takes in both forms while random members die.
+void forms_while_members_die(Tap &tap)
+{
+    ft::base::Rng rng(1);
+    ViewPtr full = View::initial(million, 2, TreeMode::rebuild);
+    ViewPtr localised = View::initial(million, 2, TreeMode::rebuild, ViewForm::localised);
+    bool good = true;
+    for (const Position dead : {0U, 1U, 100U, 10000U, 100000U, 500000U}) {
+        Change c;
+        std::vector<NodeId> victims;
+        while (full->size() - victims.size() > million - dead) {
+            const auto id = static_cast<NodeId>(rng.below(million));
+            if (full->contains(id)) {
+                victims.push_back(id);
+            }
+            if (full->size() - victims.size() == million - dead) {
+                std::sort(victims.begin(), victims.end());
+                victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
+            }
+        }
+        for (const NodeId id : victims) {
+            c.removed.push_back({id, 0, Grade::proven, no_node});
+        }
+        full = full->apply(full->epoch() + 1, c);
+        localised = localised->apply(localised->epoch() + 1, c);
+        good &= full && localised && full->agrees(*localised);
+        std::printf("# 1048576 nodes, %6u of them dead at random: a full view takes %8zu bytes, a "
+                    "localised one %8zu\n",
+                    dead, full->bytes(), localised->bytes());
+    }
+    tap.ok(good, "both forms of a view of 1,048,576 agree while half of them die");
+}
+
 int check()
 {
     Tap tap;
@@ -237,6 +299,8 @@ int check()
                "1,048,576 nodes, arity " + std::to_string(arity) +
                    ": all have the view, in the base model's time");
     }
+    localised_million(tap);
+    forms_while_members_die(tap);
     return tap.done();
 }
 

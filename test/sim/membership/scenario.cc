@@ -20,7 +20,8 @@ class Run {
     Run(std::uint64_t seed, Mutation mutation, bool verbose)
         : rng_(seed * 0x9e3779b97f4a7c15U + 1),
           family_(static_cast<unsigned>(seed % family_count)),
-          world_(configure(mutation), pick_size(), pick_weather(), seed)
+          world_(configure(mutation), pick_size(), pick_weather(), seed,
+                 static_cast<unsigned>(seed / family_count % 3))
     {
         world_.verbose = verbose;
         world_.through_bytes = seed % 16 == 0;

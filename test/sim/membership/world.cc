@@ -13,21 +13,30 @@ const Key key{std::byte{1}, std::byte{2}, std::byte{3}};
 
 } // namespace
 
-World::World(const Config &config, Position nodes, const Weather &weather, std::uint64_t seed)
+World::World(const Config &config, Position nodes, const Weather &weather, std::uint64_t seed,
+             unsigned localised)
     : config_(config),
+      localised_(config.mode == TreeMode::rebuild ? localised : 0),
       weather_(weather),
       rng_(seed),
       pool_(std::make_shared<ViewPool>()),
       initial_(View::initial(nodes, config.arity, config.mode))
 {
     nodes_.resize(nodes);
-    digest_of_epoch_[0] = initial_->digest();
+    views_[0] = {initial_, false};
     commits_.push_back({initial_, now_});
     for (NodeId id = 0; id < nodes; ++id) {
         nodes_[id].engine =
-            std::make_unique<Stabilizer>(config_, pool_, Identity{id, 0}, initial_, now_);
+            std::make_unique<Stabilizer>(config_of(id), pool_, Identity{id, 0}, initial_, now_);
         schedule(id);
     }
+}
+
+Config World::config_of(NodeId id) const
+{
+    Config c = config_;
+    c.form = localised_ != 0 && id % localised_ == 0 ? ViewForm::localised : ViewForm::full;
+    return c;
 }
 
 std::string World::label(NodeId id) const
@@ -289,10 +298,17 @@ void World::on_installed(NodeId id, const Event &e)
                   " to " + std::to_string(v.epoch()));
     }
     n.last_epoch = v.epoch();
-    const auto [known, fresh] = digest_of_epoch_.try_emplace(v.epoch(), v.digest());
-    if (!fresh && known->second != v.digest()) {
+    const auto [known, fresh] = views_.try_emplace(v.epoch(), Installed{e.view, false});
+    Installed &first = known->second;
+    if (first.view->digest() != v.digest()) {
         violation("two primary views: epoch " + std::to_string(v.epoch()) +
                   " names two views, one at " + label(id));
+    } else if (first.view->form() != v.form() && !first.compared && check_tree) {
+        first.compared = true;
+        if (!first.view->agrees(v)) {
+            violation("the full and the localised form of view " + std::to_string(v.epoch()) +
+                      " disagree, one at " + label(id));
+        }
     }
     if (fresh && check_tree && !v.consistent()) {
         violation("the tree of view " + std::to_string(v.epoch()) + " does not span its members");
@@ -422,7 +438,7 @@ void World::start(NodeId id)
     for (NodeId other = 0; other < nodes_.size(); ++other) {
         known.push_back(other);
     }
-    n.engine = std::make_unique<Stabilizer>(config_, pool_, Identity{id, n.incarnation},
+    n.engine = std::make_unique<Stabilizer>(config_of(id), pool_, Identity{id, n.incarnation},
                                             std::move(known), local(id));
     schedule(id);
 }

@@ -44,7 +44,10 @@ struct Mcast {
 
 class World {
   public:
-    World(const Config &config, Position nodes, const Weather &weather, std::uint64_t seed);
+    /// Every `localised`-th node keeps the localised form of its views, the others the full one; 0:
+    /// none.
+    World(const Config &config, Position nodes, const Weather &weather, std::uint64_t seed,
+          unsigned localised = 0);
 
     Time now() const { return now_; }
     Rng &rng() { return rng_; }
@@ -157,7 +160,15 @@ class World {
     Time death_of(const Identity &who) const;
     std::string label(NodeId id) const;
 
+    /// The first that was installed with its epoch.
+    struct Installed {
+        ViewPtr view;
+        bool compared; // with one of the other form
+    };
+    Config config_of(NodeId id) const;
+
     Config config_;
+    unsigned localised_;
     Weather weather_;
     Rng rng_;
     std::shared_ptr<ViewPool> pool_;
@@ -174,7 +185,7 @@ class World {
     std::vector<Mcast> mcasts_;
     Output out_;
 
-    std::unordered_map<Epoch, std::uint64_t> digest_of_epoch_;
+    std::unordered_map<Epoch, Installed> views_;
     std::vector<Commit> commits_;
     std::map<std::pair<NodeId, std::uint32_t>, Time> deaths_;
     unsigned evictions_ = 0;

@@ -1,3 +1,5 @@
+#include "opal/ft/base/rng.hpp"
+#include "opal/ft/membership/messages.hpp"
 #include "opal/ft/membership/quorum.hpp"
 #include "opal/ft/membership/view.hpp"
 #include "test/unit/cmocka.hpp"
@@ -75,6 +77,97 @@ void a_pool_gives_the_same_object(void **)
     const ViewPtr other = pool.apply(v, 2, c);
     const bool same = a == b && a != other;
     assert_true(same);
+}
+
+/// The same changes, in both forms: every question has the same answer, and the bytes are the same.
+void both_forms_agree(void **)
+{
+    ft::base::Rng rng(7);
+    bool agree = true;
+    bool refused = true;
+    for (int round = 0; round < 200; ++round) {
+        const unsigned arity = 2U << rng.below(3);
+        const auto n = static_cast<Position>(rng.between(1, 70));
+        ViewPtr full = View::initial(n, arity, TreeMode::rebuild);
+        ViewPtr local = View::initial(n, arity, TreeMode::rebuild, ViewForm::localised);
+        for (int step = 0; step < 25; ++step) {
+            Change c;
+            for (NodeId id = 0; id < 80; ++id) {
+                const bool strikes = rng.below(16) == 0;
+                if (strikes && full->contains(id)) {
+                    const auto grade = static_cast<Grade>(rng.below(3));
+                    c.removed.push_back({id, full->incarnation_of(id), grade, no_node});
+                }
+                if (strikes && (!full->contains(id) || rng.below(4) == 0)) {
+                    c.joined.push_back({id, full->incarnation_of(id) + 1});
+                }
+            }
+            const ViewPtr next = full->apply(full->epoch() + 1, c);
+            const ViewPtr same = local->apply(local->epoch() + 1, c);
+            refused &= (next == nullptr) == (same == nullptr);
+            if (!next || !same) {
+                break; // nobody was left
+            }
+            agree &= next->form() == ViewForm::full && same->form() == ViewForm::localised &&
+                     next->consistent() && same->consistent() && next->agrees(*same) &&
+                     same->agrees(*next) && full->difference(*next) == local->difference(*same);
+            for (NodeId id = 0; id < 82; ++id) {
+                agree &= next->contains(id) == same->contains(id) &&
+                         next->incarnation_of(id) == same->incarnation_of(id);
+            }
+            agree &= View::in_form(next, ViewForm::localised)->agrees(*same) &&
+                     View::in_form(same, ViewForm::full)->agrees(*next) &&
+                     View::in_form(next, ViewForm::full) == next;
+            for (const NodeId coordinator : {next->root(), next->at(next->size() / 2)}) {
+                std::vector<NodeId> mine;
+                std::vector<NodeId> theirs;
+                for (const NodeId id : next->members()) {
+                    Sweep(*next, coordinator).commit_children(id, mine);
+                    Sweep(*same, coordinator).commit_children(id, theirs);
+                    agree &= mine == theirs;
+                }
+            }
+            Message m;
+            m.type = Type::view_state;
+            m.from = m.to = 1;
+            m.view = next;
+            const auto bytes = encode(m);
+            m.view = same;
+            const auto again = decode(bytes);
+            agree &= encode(m) == bytes && again && again->view->agrees(*next);
+            full = next;
+            local = same;
+        }
+    }
+    assert_true(agree);
+    assert_true(refused);
+}
+
+/// The check of the two forms can fail, and so can that of the runs.
+void forms_that_differ_are_found(void **)
+{
+    const ViewPtr full = without(9, {4});
+    const ViewPtr other = View::in_form(without(9, {5}), ViewForm::localised);
+    const ViewPtr more = View::in_form(without(10, {4}), ViewForm::localised);
+    const bool found = !full->agrees(*other) && !other->agrees(*full) && !full->agrees(*more) &&
+                       !(full->members() == other->members());
+    assert_true(found);
+}
+
+/// As many bytes for a million nodes as for ten; for each gap in the ids eight more.
+void a_localised_view_is_as_large_as_its_gaps(void **)
+{
+    const auto bytes = [](Position n, const std::vector<NodeId> &gone) {
+        Change c;
+        for (const NodeId id : gone) {
+            c.removed.push_back({id, 0, Grade::proven, no_node});
+        }
+        return View::initial(n, 2, TreeMode::rebuild, ViewForm::localised)->apply(1, c)->bytes();
+    };
+    const bool same = bytes(10, {}) == bytes(1U << 20, {});
+    const bool gaps = bytes(1U << 20, {7, 8, 9, 100, 5000}) == bytes(10, {}) + 8 * 3;
+    assert_true(same);
+    assert_true(gaps);
 }
 
 /// The sweeps reach everybody once, from the coordinator, whoever it is.
@@ -194,6 +287,9 @@ int main()
         cmocka_unit_test(one_change_can_replace_a_life),
         cmocka_unit_test(exiles_are_kept_until_settled),
         cmocka_unit_test(a_pool_gives_the_same_object),
+        cmocka_unit_test(both_forms_agree),
+        cmocka_unit_test(forms_that_differ_are_found),
+        cmocka_unit_test(a_localised_view_is_as_large_as_its_gaps),
         cmocka_unit_test(sweeps_reach_everybody_once),
         cmocka_unit_test(a_majority_goes_on),
         cmocka_unit_test(an_even_split_goes_to_the_lowest_id),

@@ -29,8 +29,8 @@ struct World {
 
     void install()
     {
-        const auto view = membership::View::from_parts(++epoch, members, {}, {}, 2,
-                                                       membership::TreeMode::rebuild, {});
+        const auto view = membership::View::from_parts(++epoch, membership::MemberList(members), {},
+                                                       {}, 2, membership::TreeMode::rebuild, {});
         for (const NodeId id : members) {
             std::vector<NodeId> children;
             view->children(id, children);
