@@ -15,16 +15,19 @@ class Story:
     and is survived, in the middle: never by chance after the last message.
     """
 
-    def __init__(self, cluster, parameters, deadline, kinds="", largest=None, seed=1):
+    def __init__(self, cluster, parameters, deadline, kinds="", largest=None, seed=1,
+                 ranks=RANKS, paths=False):
         self.cluster = cluster
         self.marks = cluster.marks()
         self._enough = self.marks.path + ".enough"
         self.end = time.monotonic() + deadline
-        arguments = ["-np", RANKS, "--map-by", "node"]
+        arguments = ["-np", ranks, "--map-by", "node"]
         for name, value in parameters.items():
             arguments += ["--mca", name, value]
         arguments += [ftcluster.program("hashring"), "--marks", self.marks.path, "--until",
                       self._enough, "--seconds", deadline + 30, "--seed", seed]
+        if paths:
+            arguments += ["--paths", 1]
         if kinds:
             arguments += ["--kinds", kinds]
         if largest:

@@ -181,6 +181,19 @@ bool PathSet::other_up(PathId except) const noexcept
     return false;
 }
 
+bool PathSet::other_carries(PathId except) const noexcept
+{
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        const Path &path = paths_[id];
+        if (id != except &&
+            (path.state == PathState::up ||
+             (path.state == PathState::suspect && path.strikes < config_.path_retries))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool PathSet::all_gone() const noexcept
 {
     return std::all_of(paths_.begin(), paths_.end(),
@@ -242,7 +255,6 @@ void PathSet::change(PathId id, PathState to, base::Time now)
         if (was_usable) {
             path.down_since = now;
             path.answered_nonce = path.probe_nonce; // what comes now was asked before
-            saturating_increment(path.flaps);
         }
         break;
     case PathState::probing:
@@ -268,6 +280,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
     if ((to == PathState::down || to == PathState::gone) && was_usable) {
         ++counters->path_down;
         ++path.failovers;
+        saturating_increment(path.flaps); // a connection that is reset again and again flaps, too
         path.rate_start = base::Time::never();
     }
 }
@@ -314,7 +327,7 @@ void PathSet::on_alive(PathId id, base::Time now)
     if (path.state == PathState::suspect) {
         change(id, PathState::up, now);
     } else if ((path.state == PathState::down || path.state == PathState::probing) &&
-               !other_up(id)) {
+               !other_carries(id)) {
         // Tried as a last resort, and it carried something: nothing better is known.
         change(id, PathState::up, now);
     }
@@ -464,7 +477,7 @@ void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
     case PathState::probing:
         saturating_increment(path.confirms);
         if (path.confirms >= config_.probe_confirm &&
-            (now >= path.down_since + hold_down(path) || !other_up(id))) {
+            (now >= path.down_since + hold_down(path) || !other_carries(id))) {
             change(id, PathState::up, now);
         } else if (!path.probe_in_flight) {
             const base::Duration pace = config_.probe_interval / 4;

@@ -39,7 +39,7 @@ struct Path {
     std::uint8_t timeouts = 0; ///< consecutive, without an acknowledgement over this path
     std::uint8_t strikes = 0;  ///< those of them during which another path answered
     std::uint8_t confirms = 0; ///< probe replies in a row while probing
-    std::uint8_t flaps = 0;    ///< times it went down, saturating; sets the hold-down
+    std::uint8_t flaps = 0;    ///< times it was taken out, saturating; sets the hold-down
     bool probe_in_flight = false;
     bool looked = false;    ///< the answer to its probe was looked for once more
     bool any_acked = false; ///< largest_acked_tx means something
@@ -169,6 +169,10 @@ class PathSet {
     Counters *counters = nullptr; ///< where transitions are counted; set by Peer
 
   private:
+    /// True if a path other than `except` is up, or suspect without as many strikes as cost a path:
+    /// one timeout, as a peer that does not run causes many, is no reason to take back a path
+    /// before its time.
+    [[nodiscard]] bool other_carries(PathId except) const noexcept;
     void change(PathId id, PathState to, base::Time now);
     /// Gives paths that have not been measured for a while a share that gets them measured.
     void explore(PathId measured, base::Time now) noexcept;

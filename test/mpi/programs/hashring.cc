@@ -9,6 +9,7 @@
  * one line per event to a file or FIFO, "<seconds> <event>" in CLOCK_MONOTONIC, so that a test can
  * make a fault while a known kind of round is under way.
  */
+#include "test/mpi/programs/path_counts.hpp"
 #include "test/mpi/programs/ring.hpp"
 
 #include <fcntl.h>
@@ -40,7 +41,8 @@ constexpr const char *usage =
     "  --max BYTES   largest message (default 2097152)\n"
     "  --seed N      (default 1)\n"
     "  --marks FILE  where rank 0 tells of its progress\n"
-    "  --stall S     exit with 4 when a rank finishes no round for S seconds\n";
+    "  --stall S     exit with 4 when a rank finishes no round for S seconds\n"
+    "  --paths N     with 1, each rank prints in the end how often paths failed and came back\n";
 
 struct Options {
     double seconds = 2.0;
@@ -51,6 +53,7 @@ struct Options {
     std::uint64_t seed = 1;
     std::string marks;
     double stall = 0.0;
+    int paths = 0;
 };
 
 template <class Number>
@@ -73,6 +76,9 @@ bool read_option(Options &options, std::string_view name, const char *value)
     }
     if (name == "--stall") {
         return read_number(value, 0.001, 86400.0, options.stall);
+    }
+    if (name == "--paths") {
+        return read_number(value, 0, 1, options.paths);
     }
     if (name == "--rounds") {
         return read_number(value, 0L, 1L << 40, options.rounds);
@@ -336,9 +342,11 @@ int main(int argc, char **argv)
     int result = 0;
     {
         Watchdog watchdog(options->stall);
+        const PathCounts counts(options->paths != 0);
         const Marks marks(ring.rank == 0 ? options->marks : std::string{});
         const Verdict verdict = run_rounds(*options, kinds, ring, marks, watchdog);
         result = report(ring, verdict, marks);
+        counts.print(ring.rank);
     }
     MPI_Finalize();
     return result;

@@ -236,6 +236,54 @@ void a_path_returns_after_replies_and_its_hold_down_which_doubles(void **)
     assert_int_equal(ups, 9);
 }
 
+void a_connection_that_is_reset_again_and_again_is_held_down_longer(void **)
+{
+    std::array<std::int64_t, 4> away{};
+    std::int64_t hold = 0;
+    {
+        Fixture f(2);
+        hold = f.config.hold_down.ns();
+        for (auto &one : away) {
+            f.set.on_error(0, f.now += 1_us);
+            f.set.revive(0, f.now);
+            one = time_away(f).ns();
+        }
+    }
+    for (std::size_t i = 0; i < away.size(); ++i) {
+        assert_true(away[i] >= hold << i);
+        assert_true(away[i] <= (hold << i) + 100'000'000);
+    }
+}
+
+/// A peer that does not run makes the other path suspect, too: that is no reason to take this one
+/// back before its time. As many timeouts of the other as cost a path, while this one answers, are.
+void only_a_path_that_is_lost_ends_a_hold_down(void **)
+{
+    PathState late{};
+    PathState lost{};
+    {
+        Fixture f(2);
+        f.take_down(0, 1);
+        const auto answered = [&f] {
+            f.now += 1_us;
+            f.answer(0, f.probe(0), 100_us);
+        };
+        for (unsigned i = 0; i < f.config.probe_confirm; ++i) {
+            answered();
+        }
+        f.set.on_timeout(1, f.now += 1_us);
+        answered();
+        late = f.set[0].state;
+        for (unsigned i = 1; i < f.config.path_retries; ++i) {
+            f.set.on_timeout(1, f.now += 1_us);
+            answered();
+        }
+        lost = f.set[0].state;
+    }
+    assert_int_equal(late, PathState::probing);
+    assert_int_equal(lost, PathState::up);
+}
+
 void a_lost_probe_sends_a_probing_path_down_again(void **)
 {
     PathState probing{};
@@ -457,6 +505,8 @@ int main()
         cmocka_unit_test(a_sign_of_life_clears_a_suspect),
         cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
         cmocka_unit_test(a_path_returns_after_replies_and_its_hold_down_which_doubles),
+        cmocka_unit_test(a_connection_that_is_reset_again_and_again_is_held_down_longer),
+        cmocka_unit_test(only_a_path_that_is_lost_ends_a_hold_down),
         cmocka_unit_test(a_lost_probe_sends_a_probing_path_down_again),
         cmocka_unit_test(a_path_with_a_round_trip_beyond_every_timeout_returns),
         cmocka_unit_test(a_probe_that_was_missed_is_looked_for_once_more),
