@@ -36,6 +36,9 @@ FAULTS = {
                       "delay_percent": 5, "kill_after": 60, "kill_btl": "any"}),
 }
 
+# So that long messages are cut into several fragments over TCP, too.
+SEVERAL = {"pml_dr_fragment_bytes": 65536}
+
 # What dr must have counted about it.
 ANSWERS = {
     "drop": ["retransmitted"],
@@ -76,7 +79,7 @@ def assert_struck(result, name, late=False):
 
 def unreachable(network, name, seed, deadline):
     """The only path is gone for good: the program sees an error, in time."""
-    parameters = {**faults_of(name, seed), "pml_dr_give_up_ms": 3000, "pml_dr_rto_max_ms": 500,
+    parameters = {**faults_of(name, seed), **SEVERAL, "pml_dr_give_up_ms": 3000, "pml_dr_rto_max_ms": 500,
                   "pml_dr_drain_ms": 2000}
     result = ftmpi.run(ftmpi.command_for(network, "dr", parameters, [ftmpi.HASHRING, *work()]),
                        deadline, show_stacks=True)
@@ -87,7 +90,7 @@ def unreachable(network, name, seed, deadline):
 
 def survives(network, name, seed, deadline, extra=None):
     """Every byte is right, in time, and the fault did strike."""
-    parameters = {**faults_of(name, seed), **(extra or {})}
+    parameters = {**faults_of(name, seed), **SEVERAL, **(extra or {})}
     result = ftmpi.run(ftmpi.command_for(network, "dr", parameters, [ftmpi.HASHRING, *work()]),
                        deadline, show_stacks=True)
     result.must(not result.late, f"not finished after {deadline} s: a stall")
@@ -183,7 +186,7 @@ COUNTERPARTS = [
 def fails_without(mechanism, network, name):
     """The cell that dr survives must fail with the mechanism off."""
     program = [ftmpi.HASHRING, *WORK, "--stall", 3]
-    parameters = faults_of(name, 1)
+    parameters = {**faults_of(name, 1), **SEVERAL}
     result = ftmpi.run(ftmpi.command_for(network, "dr", parameters, [ftmpi.HASHRING, *WORK]),
                        DEADLINE, show_stacks=True)
     result.must(result.right, "does not even work with the mechanism on")

@@ -86,7 +86,7 @@ PathId PathSet::add(const PathInfo &info)
     path.info = info;
     path.congestion = std::move(congestion);
     path.bandwidth = info.bandwidth;
-    path.reorder_threshold = config_.reorder_threshold;
+    path.reorder_threshold = info.keeps_order ? 1 : config_.reorder_threshold;
     path.rate_start = base::Time::never();
     path.next_probe = base::Time::never();
     any_unreliable_ = any_unreliable_ || info.unreliable;

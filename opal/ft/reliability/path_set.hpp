@@ -27,6 +27,7 @@ struct PathInfo {
         0;                        ///< payload limit of the transport with all headers taken off
     bool checksum_payload = true; ///< CRC32C over payloads on this path
     bool unreliable = false;      ///< loses what is too much for it: has a congestion window
+    bool keeps_order = false;     ///< nothing overtakes: a single later fragment proves a loss
 };
 
 /// One way to a peer. Fields are written by PathSet and Sender; the layer above reads them for

@@ -38,6 +38,7 @@ void Endpoint::open(const PairPlan &pair)
         info.max_fragment_bytes = link.max_fragment_bytes;
         info.checksum_payload = link.checksum_payload;
         info.unreliable = link.unreliable;
+        info.keeps_order = link.fifo;
         if (peer_.add_path(info, now()) != path) {
             world_.breach(Breach::contract, "path %u got another number", path);
         }

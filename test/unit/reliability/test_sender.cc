@@ -140,6 +140,31 @@ void data_leaves_a_reserve_of_numbers_to_replies(void **)
     assert_true(ordered >= 3);
 }
 
+/// Where nothing overtakes the next fragment proves a loss: the first of two is not waited for.
+void where_order_is_kept_one_later_fragment_proves_a_loss(void **)
+{
+    unsigned again[2] = {};
+    for (const bool keeps_order : {false, true}) {
+        Two t(0);
+        PathInfo info;
+        info.max_fragment_bytes = 1 << 20;
+        info.keeps_order = keeps_order;
+        for (End *end : {&t.a, &t.b}) {
+            (void)end->peer.add_path(info, t.now);
+        }
+        (void)t.a.submit(false, 2048, 1024, t.now);
+        t.settle(2);
+        (void)t.a.submit(false, 2048, 1024, t.now);
+        const auto sent = t.a.pump(t.now);
+        t.now += 10_us;
+        (void)t.b.take(sent.back(), t.now);
+        t.a.take_all(t.b.pump(t.now), t.now);
+        again[keeps_order ? 1 : 0] = fragments(t.a.pump(t.now));
+    }
+    assert_int_equal(again[0], 0);
+    assert_int_equal(again[1], 1);
+}
+
 void a_gap_is_sent_again_without_a_timer(void **)
 {
     unsigned repeated = 0;
@@ -454,6 +479,7 @@ int main()
         cmocka_unit_test(the_window_is_exact),
         cmocka_unit_test(data_leaves_a_reserve_of_numbers_to_replies),
         cmocka_unit_test(a_gap_is_sent_again_without_a_timer),
+        cmocka_unit_test(where_order_is_kept_one_later_fragment_proves_a_loss),
         cmocka_unit_test(a_lost_tail_costs_one_timeout),
         cmocka_unit_test(the_back_off_doubles_up_to_its_bound),
         cmocka_unit_test(a_retransmission_does_not_stretch_the_round_trip),

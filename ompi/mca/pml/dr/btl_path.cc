@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
-#include "opal/ft/reliability/header.hpp"
 #include "opal/mca/hand_over.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/mca/unreliable.hpp"
@@ -14,7 +14,6 @@ namespace ft::dr {
 
 namespace {
 
-constexpr std::size_t overhead = reliability::header_bytes + largest_upper_bytes;
 constexpr std::size_t least_payload = 64;
 
 mca::BlockPool descriptors;
@@ -125,9 +124,9 @@ bool copies_anyway(const char *name) noexcept
 bool usable(const mca_bml_base_btl_t &candidate) noexcept
 {
     const mca_btl_base_module_t *btl = candidate.btl;
-    if (btl->btl_max_send_size < overhead + least_payload) {
+    if (btl->btl_max_send_size < fragment_overhead + least_payload) {
         const std::string size = std::to_string(btl->btl_max_send_size);
-        const std::string needed = std::to_string(overhead + least_payload);
+        const std::string needed = std::to_string(fragment_overhead + least_payload);
         const char *name = component_name(btl);
         ft::mca::show_help("help-pml-dr.txt", "fragment too large", name, size.c_str(),
                            needed.c_str(), name, name);
@@ -190,15 +189,17 @@ bool add_paths(PeerState &peer, base::Time present)
         info.bandwidth = std::max(btl->btl_bandwidth, 1U) / 8000.0;
         info.latency = base::Duration::from_us(btl->btl_latency);
         info.max_fragment_bytes = static_cast<std::uint32_t>(
-            std::min<std::size_t>(btl->btl_max_send_size - overhead, UINT32_MAX) &
+            std::min<std::size_t>(btl->btl_max_send_size - fragment_overhead, UINT32_MAX) &
             ~std::size_t{15});
         info.checksum_payload = path->checksum;
         info.unreliable = (btl->btl_flags & mca::btl_flag_unreliable) != 0;
+        info.keeps_order = std::strcmp(component_name(btl), "tcp") == 0; // a stream of bytes
         path->id = peer.engine.add_path(info, present);
         if (path->id == reliability::no_path) {
             break;
         }
-        eager = std::min(eager, std::max(btl->btl_eager_limit, overhead) - overhead);
+        eager =
+            std::min(eager, std::max(btl->btl_eager_limit, fragment_overhead) - fragment_overhead);
         peer.paths.push_back(std::move(path));
     }
     if (peer.paths.empty()) {

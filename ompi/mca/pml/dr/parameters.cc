@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "opal/mca/show_help.hpp"
 
 namespace ft::dr {
@@ -54,8 +55,9 @@ enum Index : std::size_t {
 };
 
 std::array<Entry, Index::count> table{{
-    {"fragment_bytes", 128 * kibi, 256, 16 * mebi, OPAL_INFO_LVL_4,
-     "Largest payload of one fragment (S_max), bytes; what a BTL cannot carry is cut further. "
+    {"fragment_bytes", default_fragment_bytes, 256, 16 * mebi, OPAL_INFO_LVL_4,
+     "Largest payload of one fragment (S_max), bytes; what a BTL cannot carry (its max_send_size) "
+     "is cut further. "
      "64 fragments are acknowledged together. Too low: more headers and more work per byte. "
      "Too high: one lost or broken fragment costs more to send again."},
     {"window_bytes", 16 * mebi, 4 * kibi, 4096 * mebi, OPAL_INFO_LVL_4,

@@ -14,7 +14,7 @@ void TxPools::set_up(std::size_t largest_payload) noexcept
     capacity_[2] = std::max<std::size_t>(largest_payload, 4096);
     const std::size_t per_slab[classes] = {64, 32, 8};
     for (std::uint8_t c = 0; c < classes; ++c) {
-        ordered_[c].set_up(sizeof(TxOrdered) + overhead + capacity_[c], per_slab[c]);
+        ordered_[c].set_up(sizeof(TxOrdered) + fragment_overhead + capacity_[c], per_slab[c]);
     }
     data_.set_up(sizeof(TxData), 16);
 }

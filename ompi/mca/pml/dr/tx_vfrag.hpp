@@ -3,8 +3,8 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "ompi/mca/pml/dr/upper_header.hpp"
-#include "opal/ft/reliability/header.hpp"
 #include "opal/ft/reliability/vfrag.hpp"
 #include "opal/mca/pool.hpp"
 
@@ -55,7 +55,6 @@ class TxPools {
   private:
     static constexpr std::uint8_t classes = 3;
     static constexpr std::uint8_t data_class = classes;
-    static constexpr std::size_t overhead = reliability::header_bytes + largest_upper_bytes;
     mca::BlockPool ordered_[classes];
     std::size_t capacity_[classes] = {};
     mca::BlockPool data_;
