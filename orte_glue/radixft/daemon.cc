@@ -2,6 +2,7 @@
 
 #include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/launch_key.hpp"
+#include "orte_glue/radixft/prompt.hpp"
 
 #include "opal/ft/base/wire.hpp"
 #include "opal/mca/help_dir.hpp"
@@ -147,6 +148,8 @@ int Daemon::start() noexcept
         orte_show_help("help-errmgr-radixft.txt", "no-key", true, std::strerror(errno));
         return ORTE_ERR_SILENT;
     }
+    run_promptly();
+    start_board();
     start_watch();
     for (const orte_rml_tag_t tag : {protocol_tag, glue_tag, launch_tag}) {
         orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, tag, ORTE_RML_PERSISTENT, Callbacks::received,
@@ -393,6 +396,8 @@ void Daemon::prepare_engine()
 void Daemon::begin(std::uint32_t daemons)
 {
     const Parameters &p = parameters();
+    // The PMIx server's thread is there by now.
+    run_all_promptly();
     prepare_engine();
     if (self_ != 0) {
         // A daemon does not keep book of the others, which a stand-in for mpirun needs.

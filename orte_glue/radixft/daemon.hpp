@@ -11,7 +11,9 @@
 
 #include "orte_glue/orte_prelude.hpp"
 
+#include "orte_glue/radixft/death_board.hpp"
 #include "orte_glue/radixft/gather.hpp"
+#include "orte_glue/radixft/held.hpp"
 #include "orte_glue/radixft/jobs.hpp"
 #include "orte_glue/radixft/parameters.hpp"
 #include "orte_glue/radixft/session.hpp"
@@ -131,6 +133,8 @@ class Daemon {
     void newcomer_failed(NodeId id);
 
     // daemon_watch.cc
+    static void set_for_ranks(const char *variable, const char *value);
+    void start_board();
     void start_watch();
     void watch_ranks(base::Time now);
 
@@ -152,7 +156,9 @@ class Daemon {
     static void set_down(NodeId id);
     void on_announced(const RankDeath &death);
     void account(const RankDeath &death);
-    void tell_ranks(const RankDeath &death);
+    void announce(const std::vector<RankDeath> &deaths);
+    void tell_ranks();
+    static void tell_ranks(const RankDeath &death);
     void complete(const Gather::Done &done);
     bool gone(NodeId id, const Bytes &signature);
     void end_here(const char *topic);
@@ -179,10 +185,12 @@ class Daemon {
     std::unique_ptr<WindDown> wind_down_;
     std::unique_ptr<Session> session_;
     std::optional<membership::Sealer> sealer_;
-    membership::Key number_{};     ///< at mpirun: key_ was made from it
-    membership::Key launch_key_{}; ///< seals what is said before the job begins
-    membership::Key key_{};        ///< seals everything later
-    std::unique_ptr<Watch> watch_; ///< null: nobody wants ranks that hang to be found
+    membership::Key number_{};      ///< at mpirun: key_ was made from it
+    membership::Key launch_key_{};  ///< seals what is said before the job begins
+    membership::Key key_{};         ///< seals everything later
+    DeathBoard board_;              ///< where its ranks look for deaths
+    std::vector<RankDeath> untold_; ///< of which PMIx knows nothing yet
+    std::unique_ptr<Watch> watch_;  ///< null: nobody wants ranks that hang to be found
     std::map<Rank, std::pair<Cause, std::int64_t>> accused_; ///< of what, and when by the wall
     bool keyless_ = false;         ///< this daemon was handed no launch key
     std::set<NodeId> without_key_; ///< at mpirun: daemons that were not
@@ -197,8 +205,8 @@ class Daemon {
     std::vector<Launch> launches_;                ///< at mpirun: wait for newcomers
     std::set<NodeId> ready_;                      ///< at mpirun, during the launch
     std::set<NodeId> lost_;                       ///< nothing is sent there any more
-    std::set<NodeId> knocked_;                  ///< a knock is under way: nothing is sent meanwhile
-    std::map<NodeId, std::int64_t> doubted_us_; ///< when doubt began
+    Held held_;                                   ///< waits for the answers to knocks
+    std::map<NodeId, std::int64_t> doubted_us_;   ///< when doubt began
     std::map<NodeId, NodeLoss> losses_;
     std::pair<Epoch, std::int64_t>
         stabilized_; ///< the last view that all voted for here, and its T_s in ns

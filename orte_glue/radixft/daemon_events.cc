@@ -21,14 +21,14 @@ constexpr base::Duration knock_patience = 50_ms;
 
 void Daemon::connection_lost(NodeId id) noexcept
 {
-    if (!started_ || id == self_ || lost_.contains(id) || !knocked_.insert(id).second) {
+    if (!started_ || id == self_ || lost_.contains(id) || !held_.begin(id)) {
         return;
     }
     doubted_us_.emplace(id, wall_us());
     story(2, "lost the connection to daemon %u, knocks at its port", id);
     knock(contact(id), knock_patience, [id](Knock answer) {
         Daemon &self = get();
-        self.knocked_.erase(id);
+        const std::vector<Held::Message> held = self.held_.end(id);
         if (!self.started_) {
             return;
         }
@@ -156,8 +156,8 @@ void Daemon::flush_glue()
         for (const Outgoing &message : session_->take_outgoing()) {
             send(message);
         }
-        for (const RankDeath &death : session_->take_news()) {
-            on_announced(death);
+        if (const std::vector<RankDeath> news = session_->take_news(); !news.empty()) {
+            announce(news);
             again = true;
         }
         for (const Outgoing &message : gather_->take_outgoing()) {
@@ -341,6 +341,26 @@ bool Daemon::in_mpi_init(std::uint32_t jobid) const
     return gather_->completed(encode_signature({&all, 1})) < fences;
 }
 
+/// Ranks that poll are told first, by the board; then the other daemons, to whom what is to be sent
+/// leaves when this call of the event base returns; and then, by PMIx, ranks that do not poll.
+void Daemon::announce(const std::vector<RankDeath> &deaths)
+{
+    if (!over_) {
+        for (const RankDeath &death : deaths) {
+            const bool posted = board_.post(death);
+            if (!posted || (parameters().tell & tell_by_event) != 0) {
+                untold_.push_back(death);
+            }
+        }
+        if (!untold_.empty()) {
+            Callbacks::later([] { get().tell_ranks(); });
+        }
+    }
+    for (const RankDeath &death : deaths) {
+        on_announced(death);
+    }
+}
+
 void Daemon::on_announced(const RankDeath &death)
 {
     story(1, "rank %u of job %u on daemon %u is dead (%s), epoch %llu", death.who.vpid,
@@ -358,7 +378,6 @@ void Daemon::on_announced(const RankDeath &death)
         waiting_for_spread_ = true;
         announced_at_ = monotonic_now();
     }
-    tell_ranks(death);
     if (ORTE_PROC_IS_HNP) {
         account(death);
     }
@@ -395,9 +414,20 @@ void Daemon::account(const RankDeath &death)
     }
 }
 
+void Daemon::tell_ranks()
+{
+    const std::vector<RankDeath> deaths = std::exchange(untold_, {});
+    if (!started_ || deaths.empty()) {
+        return;
+    }
+    send_promptly();
+    for (const RankDeath &death : deaths) {
+        tell_ranks(death);
+    }
+}
+
 void Daemon::tell_ranks(const RankDeath &death)
 {
-    send_promptly();
     auto *info = OBJ_NEW(opal_list_t);
     const auto add = [info](const char *key, opal_data_type_t type) {
         opal_value_t *const value = OBJ_NEW(opal_value_t);
@@ -413,8 +443,7 @@ void Daemon::tell_ranks(const RankDeath &death)
     add(process::epoch_key, OPAL_UINT64)->data.uint64 = death.epoch;
     add(process::noticed_key, OPAL_INT64)->data.int64 = death.noticed_us;
     add(process::stabilized_key, OPAL_INT64)->data.int64 = death.stabilized_us;
-    add(process::hung_key, OPAL_BOOL)->data.flag =
-        death.cause == Cause::hung || death.cause == Cause::stopped;
+    add(process::hung_key, OPAL_BOOL)->data.flag = ended_by_daemon(death.cause);
     // The server hands events of its own back to the runtime, which would send them to all daemons.
     add("orte.notify.donotloop", OPAL_BOOL)->data.flag = true;
     const auto release = [](int, void *data) {

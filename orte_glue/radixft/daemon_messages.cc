@@ -81,7 +81,11 @@ void Callbacks::later(void (*what)()) noexcept
 
 void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
 {
-    if (to == self_ || !reachable(to) || knocked_.contains(to) || bytes.empty()) {
+    if (to == self_ || !reachable(to) || bytes.empty()) {
+        return;
+    }
+    if (held_.waits_for(to)) {
+        dropped_ += held_.keep(to, {tag, bytes}) ? 0 : 1;
         return;
     }
     void *copy = std::malloc(bytes.size());

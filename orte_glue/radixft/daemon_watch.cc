@@ -1,7 +1,9 @@
-// The watch over this daemon's own ranks, in the runtime's terms.
+// What passes between a daemon and its own ranks through memory and files: the board of deaths, and
+// the watch over those that may hang.
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/launch_key.hpp"
 
 namespace ft::radixft {
 
@@ -34,6 +36,32 @@ int Callbacks::signalled(const orte_process_name_t *rank, std::int32_t number) n
     return signal_ranks(rank, number);
 }
 
+/// A variable in the environment of this daemon's ranks.
+void Daemon::set_for_ranks(const char *variable, const char *value)
+{
+    // A daemon has put its ranks' environment aside already, mpirun will do so later.
+    setenv(variable, value, 1);
+    if (orte_launch_environ != nullptr) {
+        opal_setenv(variable, value, true, &orte_launch_environ);
+    }
+}
+
+void Daemon::start_board()
+{
+    std::uint64_t number = 0;
+    const bool wanted = (parameters().tell & tell_by_board) != 0;
+    const auto drawn = draw_key();
+    if (drawn) {
+        std::memcpy(&number, drawn->data(), sizeof number);
+    }
+    if (wanted && (!drawn || !board_.make(ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid), number))) {
+        story(1, "has no board for its ranks (%s): they learn of deaths by PMIx alone",
+              std::strerror(errno));
+    }
+    // Without one, that of a job in which this daemon runs must not be taken for it.
+    set_for_ranks(death_board_place, board_.place().c_str());
+}
+
 void Daemon::start_watch()
 {
     const Parameters &p = parameters();
@@ -42,12 +70,7 @@ void Daemon::start_watch()
     }
     watch_ = std::make_unique<Watch>(orte_process_info.jobfam_session_dir, p.self_check(),
                                      p.stop_limit_ms > 0);
-    // A daemon has put its ranks' environment aside already, mpirun will do so later.
-    setenv(self_check_folder, orte_process_info.jobfam_session_dir, 1);
-    if (orte_launch_environ != nullptr) {
-        opal_setenv(self_check_folder, orte_process_info.jobfam_session_dir, true,
-                    &orte_launch_environ);
-    }
+    set_for_ranks(self_check_folder, orte_process_info.jobfam_session_dir);
 }
 
 void Daemon::watch_ranks(base::Time now)

@@ -18,7 +18,7 @@ struct Entry {
     bool written_by_programs = false; ///< through MPI_T, while the job runs
 };
 
-constexpr std::array<Entry, 14> table{{
+constexpr std::array<Entry, 15> table{{
     {"arity", &Parameters::arity, 2, 1024, OPAL_INFO_LVL_4,
      "Children of a daemon in the membership tree: a power of two, 2 to 1024, default 2. 2: the "
      "least "
@@ -93,6 +93,11 @@ constexpr std::array<Entry, 14> table{{
      "How long a rank may be stopped (SIGSTOP), while its daemon runs, before it is ended, in "
      "milliseconds, 0 to 3600000, default 5000. Smaller: the others wait less for it. 0: stopped "
      "ranks are let be. What a debugger stops, or mpirun because it was told to, does not count."},
+    {"tell", &Parameters::tell, 1, 3, OPAL_INFO_LVL_8,
+     "How a daemon tells its ranks of deaths: 1 to 3, default 3. 1: by memory that they share, at "
+     "which a rank looks whenever MPI makes progress: within microseconds, but a rank that stays "
+     "out of MPI learns nothing meanwhile. 2: by an event of PMIx, whose thread waits for the core "
+     "on which its rank computes: milliseconds. 3: by both."},
     {"announce", &Parameters::announce_ms, 0, 3600000, OPAL_INFO_LVL_5,
      "Written through MPI_T by a program that will keep MPI's progress engine from moving on "
      "purpose: for how long, in milliseconds, 0 to 3600000, default 0. Counted from the next "

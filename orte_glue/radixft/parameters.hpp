@@ -10,6 +10,10 @@
 
 namespace ft::radixft {
 
+/// Bits of Parameters::tell: how ranks learn of deaths.
+inline constexpr int tell_by_board = 1;
+inline constexpr int tell_by_event = 2;
+
 /// The values in force. Durations are in milliseconds, as the user gives them.
 struct Parameters {
     int arity = 2;
@@ -26,6 +30,7 @@ struct Parameters {
     int hang_limit_ms = 10000;
     int stop_limit_ms = 5000;
     int announce_ms = 0;
+    int tell = tell_by_board | tell_by_event;
     char *log_dir = nullptr;
     char *output_dir = nullptr;
 

@@ -1,5 +1,5 @@
 /// \file
-/// Has TCP send at once what the PMIx server of this daemon tells its ranks.
+/// What a daemon, and the helping threads of a rank, do so as not to wait: for TCP, and for a core.
 #pragma once
 
 namespace ft::radixft {
@@ -9,5 +9,17 @@ namespace ft::radixft {
 /// acknowledged that, which a busy rank's does by a timer, some 20 to 40 ms later. What is held
 /// back already leaves at once. Costs a few system calls for each open file. Any thread.
 void send_promptly() noexcept;
+
+/// Asks the kernel to let the calling thread run soon after it wakes, also while other processes
+/// compute on every core: with half the time slice that it has. Linux 6.12 and later (EEVDF) lets
+/// who wakes with a shorter slice interrupt who runs with a longer one, which otherwise keeps its
+/// core until the next tick of the clock, some milliseconds later. A much shorter slice would end
+/// before the thread has done what it woke for. It gets no larger share of the processor, and what
+/// it starts inherits nothing. Without effect on an older kernel, on a thread whose policy somebody
+/// has chosen, and a second time.
+void run_promptly() noexcept;
+
+/// run_promptly() for every thread that this process has now.
+void run_all_promptly() noexcept;
 
 } // namespace ft::radixft

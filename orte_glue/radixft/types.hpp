@@ -31,6 +31,12 @@ enum class Cause : std::uint8_t {
 };
 inline constexpr auto last_cause = Cause::stopped;
 
+/// The rank lived when its daemon decided that it must not go on.
+constexpr bool ended_by_daemon(Cause cause)
+{
+    return cause == Cause::hung || cause == Cause::stopped;
+}
+
 /// One rank's death, as the daemons tell each other.
 struct RankDeath {
     Rank who;

@@ -7,6 +7,8 @@
 
 #include "orte_glue/orte_prelude.hpp"
 
+#include "orte_glue/radixft/death_board.hpp"
+
 extern "C" {
 extern orte_errmgr_base_component_t mca_errmgr_radixft_component;
 }
@@ -24,8 +26,13 @@ void mind_broken_clients() noexcept;
 /// The performance variables of a job that asked for radixft.
 int register_pvars(const mca_base_component_t *component) noexcept;
 
-/// In a rank: the self-checking thread, if the job wants one.
-void start_self_check() noexcept;
+/// In a rank: where its daemon writes deaths. Whoever sees news there takes them.
+extern DeathReader death_board;
+void take_from_board() noexcept;
+
+/// In a rank: the self-checking thread, if the job wants one. True when its function, with which
+/// each turn of the progress engine begins, looks at the board too.
+bool start_self_check() noexcept;
 void stop_self_check() noexcept;
 
 /// What a state of failure of a local rank says about how it died; false for states in which it has

@@ -3,6 +3,8 @@
 
 #include "opal/process/deaths.hpp"
 #include "opal/process/keys.hpp"
+#include "orte_glue/radixft/daemon.hpp"
+#include "orte_glue/radixft/prompt.hpp"
 
 #include <sys/prctl.h>
 
@@ -12,11 +14,17 @@ namespace {
 
 std::size_t handler = SIZE_MAX;
 
-std::int64_t wall_us()
+std::int64_t told_after_us(std::int64_t noticed_us)
 {
-    timespec t{};
-    clock_gettime(CLOCK_REALTIME, &t);
-    return t.tv_sec * 1'000'000LL + t.tv_nsec / 1000;
+    return std::max<std::int64_t>(wall_us() - noticed_us, 0);
+}
+
+int look_at_board() noexcept
+{
+    if (death_board.news()) [[unlikely]] {
+        take_from_board();
+    }
+    return 0;
 }
 
 void on_event(int status, const opal_process_name_t *source, opal_list_t *info, opal_list_t *,
@@ -40,7 +48,7 @@ void on_event(int status, const opal_process_name_t *source, opal_list_t *info, 
                 ours = true;
             } else if (std::strcmp(value->key, process::noticed_key) == 0 &&
                        value->type == OPAL_INT64) {
-                death.told_after_us = std::max<std::int64_t>(wall_us() - value->data.int64, 0);
+                death.told_after_us = told_after_us(value->data.int64);
             } else if (std::strcmp(value->key, process::stabilized_key) == 0 &&
                        value->type == OPAL_INT64) {
                 death.stabilized_us = value->data.int64;
@@ -68,6 +76,8 @@ void on_registered(int status, std::size_t reference, void *data) noexcept
 {
     auto *registration = static_cast<Registration *>(data);
     handler = reference;
+    // This is PMIx's thread, for which a rank waits that sleeps and does not look at the board.
+    run_promptly();
     registration->status = status;
     ORTE_POST_OBJECT(registration);
     ORTE_WAKEUP_THREAD(&registration->lock);
@@ -104,13 +114,18 @@ int init() noexcept
     if (registration.status != OPAL_SUCCESS) {
         return ORTE_ERROR;
     }
-    start_self_check();
+    death_board.open(std::getenv(death_board_place), ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid));
+    if (!start_self_check()) {
+        opal_progress_register(look_at_board);
+    }
     return ORTE_SUCCESS;
 }
 
 int finalize() noexcept
 {
     stop_self_check();
+    opal_progress_unregister(look_at_board);
+    death_board.close();
     if (handler != SIZE_MAX) {
         opal_pmix.deregister_evhandler(handler, nullptr, nullptr);
         handler = SIZE_MAX;
@@ -125,6 +140,19 @@ int abort_peers(orte_process_name_t *, orte_std_cntr_t, int code) noexcept
 }
 
 } // namespace
+
+DeathReader death_board;
+
+void take_from_board() noexcept
+{
+    for (const DeathBoardLayout::Entry &e : death_board.take()) {
+        process::declare_dead({.who = {e.jobid, e.vpid},
+                               .epoch = e.epoch,
+                               .told_after_us = told_after_us(e.noticed_us),
+                               .stabilized_us = e.stabilized_us,
+                               .hung = e.hung != 0});
+    }
+}
 
 orte_errmgr_base_module_t rank_module = {
     .init = init,

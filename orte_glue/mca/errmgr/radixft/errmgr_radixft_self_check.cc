@@ -7,6 +7,7 @@
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
 #include "orte_glue/radixft/daemon.hpp"
+#include "orte_glue/radixft/prompt.hpp"
 #include "orte_glue/radixft/self_check_record.hpp"
 #include "orte_glue/radixft/watch.hpp"
 
@@ -37,6 +38,9 @@ int enter_progress() noexcept
 {
     const std::uint64_t now = turns.load(std::memory_order_relaxed);
     turns.store((now + 2) | 1, std::memory_order_relaxed);
+    if (death_board.news()) [[unlikely]] {
+        take_from_board();
+    }
     if (last_to_move.load(std::memory_order_relaxed) && last_to_move.exchange(false)) [[unlikely]] {
         // What was registered behind the last one would go unwatched. Done here and not in the
         // thread: another turn may miss the last one meanwhile, but this one meets it afterwards,
@@ -92,6 +96,8 @@ class SelfCheck {
   private:
     void run()
     {
+        // The kernel tells the daemon of this process's end when the last thread has ended.
+        run_promptly();
         detector::SelfCheckReporter reporter({.period = period_});
         std::unique_lock lock(mutex_);
         do {
@@ -146,22 +152,23 @@ std::unique_ptr<SelfCheck> self_check;
 
 } // namespace
 
-void start_self_check() noexcept
+bool start_self_check() noexcept
 {
     const char *const folder = std::getenv(self_check_folder);
     const int period = parameters().self_check_ms;
     if (folder == nullptr || period <= 0 || !parameters().fault().empty()) {
-        return;
+        return false;
     }
     try {
         self_check = std::make_unique<SelfCheck>();
         if (self_check->start(folder, base::Duration::from_ms(period))) {
-            return;
+            return true;
         }
     } catch (const std::exception &) {
         // No thread is to be had: the rank runs unwatched, like one that asked for none.
     }
     self_check.reset();
+    return false;
 }
 
 void stop_self_check() noexcept
