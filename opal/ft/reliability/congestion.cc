@@ -31,14 +31,22 @@ constexpr std::uint64_t careful_step = 4 * 1400;
 /// A queue stands when no round trip of a round was shorter than the shortest of all and this, or
 /// twice the shortest. Less is what a process takes that shares its core.
 constexpr auto standing = base::Duration::from_ms(1);
+/// No network within a cluster takes longer than this by itself. A shortest round trip above it was
+/// measured behind a queue that stood already when the path was first used: who comes second must
+/// not take that queue for the way's own length, or it yields to nobody.
+constexpr auto longest_without_queue = base::Duration::from_ms(4);
 
 } // namespace
 
+void Congestion::set_pace() noexcept
+{
+    ns_per_byte_ = static_cast<double>(smoothed_.ns()) / 2 / static_cast<double>(window_);
+}
+
 base::Duration Congestion::time_for(std::uint64_t bytes) const noexcept
 {
-    return base::Duration::from_ns(static_cast<std::int64_t>(static_cast<double>(smoothed_.ns()) /
-                                                             2 * static_cast<double>(bytes) /
-                                                             static_cast<double>(window_)));
+    return base::Duration::from_ns(
+        static_cast<std::int64_t>(ns_per_byte_ * static_cast<double>(bytes)));
 }
 
 bool Congestion::pausing(base::Time now) noexcept
@@ -67,6 +75,7 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
     round_.limited = round_.limited || in_flight >= window_ - window_ / 4;
     if (starting_ && round_.limited) {
         window_ = std::min(window_ + bytes, most_window);
+        set_pace();
     }
     if (round_.open && tx_diff(tx, round_.until) >= 0) {
         end_round(now);
@@ -141,7 +150,8 @@ void Congestion::grow_as_cubic(base::Time now) noexcept
 
 void Congestion::end_round(base::Time now) noexcept
 {
-    const base::Duration fast = shortest_ + std::max(shortest_, standing);
+    const base::Duration fast =
+        std::min(shortest_ + std::max(shortest_, standing), longest_without_queue);
     const bool queue = round_.shortest != base::Duration::max() && round_.shortest > fast;
     queued_ = queue;
     const bool overran = overrun();
@@ -164,6 +174,7 @@ void Congestion::end_round(base::Time now) noexcept
         grow_by_chance();
     }
     window_ = std::clamp(window_, least_window, most_window);
+    set_pace();
 }
 
 } // namespace ft::reliability

@@ -4,12 +4,12 @@
 ///
 /// The window starts small, doubles every round trip, and then grows by a sixteenth. Whether loss
 /// makes it shrink depends on whether a queue stands on the way, that is, whether the shortest
-/// round trip of a whole round is far above the shortest of all. Where none does, loss at the usual
-/// rate is chance, and a window that shrinks by chance (RFC 5681) is why TCP is slow where packets
-/// get lost; only loss far above the usual shrinks it: the peer's receive buffer ran over. Where a
-/// queue stands, any loss is taken for that queue's, and the window goes as CUBIC's (RFC 9438),
-/// which is what shares the way. What goes out keeps the pace of two windows a round trip, as
-/// pacing of TCP does.
+/// round trip of a whole round is far above the shortest of all, or longer than a network within a
+/// cluster is by itself. Where none does, loss at the usual rate is chance, and a window that
+/// shrinks by chance (RFC 5681) is why TCP is slow where packets get lost; only loss far above the
+/// usual shrinks it: the peer's receive buffer ran over. Where a queue stands, any loss is taken
+/// for that queue's, and the window goes as CUBIC's (RFC 9438), which is what shares the way. What
+/// goes out keeps the pace of two windows a round trip, as pacing of TCP does.
 ///
 /// Two others are there to be compared with: CUBIC everywhere, and delay alone (as Swift: Kumar et
 /// al., SIGCOMM 2020). docs/dgram.md has the figures. A model of rate times shortest round trip
@@ -84,6 +84,7 @@ class Congestion {
         round_.shortest = std::min(round_.shortest, sample);
         smoothed_ = smoothed;
         shortest_ = shortest;
+        set_pace();
     }
 
   private:
@@ -95,6 +96,8 @@ class Congestion {
     void shrink(double factor, base::Time now) noexcept;
     void grow_by_chance() noexcept;
     void grow_as_cubic(base::Time now) noexcept;
+    /// After a change of the window or the smoothed round trip: two windows a round trip.
+    void set_pace() noexcept;
     /// How long so many bytes take at the pace.
     [[nodiscard]] base::Duration time_for(std::uint64_t bytes) const noexcept;
 
@@ -119,6 +122,7 @@ class Congestion {
     std::uint64_t unasked_ = 0; ///< bytes since an acknowledgement was asked for
     base::Duration smoothed_{};
     base::Duration shortest_{};
+    double ns_per_byte_ = 0; ///< the pace; fragments go out by the hundred between its changes
     base::Time next_send_{};
     bool starting_ = true;
     bool queued_ = false; ///< a queue stood on the way in the last round

@@ -31,8 +31,9 @@ struct Outcome {
 
 enum class Company { none, job, tcp };
 
+/// \param start_up not measured \param later when the second begins, of start_up
 Outcome measure(const LinkShape &shape, CongestionControl control, Company company, Duration length,
-                Duration start_up)
+                Duration start_up, Duration later = {})
 {
     Link link(shape, 5);
     ft::reliability::Config config;
@@ -42,7 +43,9 @@ Outcome measure(const LinkShape &shape, CongestionControl control, Company compa
     Job first(link, config, 8 * mebi);
     std::unique_ptr<Job> second;
     std::unique_ptr<TcpFlow> tcp;
+    const auto begin = link.now();
     first.begin();
+    link.run(begin + later);
     if (company == Company::job) {
         second = std::make_unique<Job>(link, config, 8 * mebi);
         second->begin();
@@ -55,7 +58,6 @@ Outcome measure(const LinkShape &shape, CongestionControl control, Company compa
                                    : tcp != nullptr  ? tcp->delivered()
                                                      : 0);
     };
-    const auto begin = link.now();
     link.run(begin + start_up);
     const auto a0 = static_cast<double>(first.delivered());
     const double b0 = other();
@@ -158,6 +160,8 @@ int keep_promises()
     promise(o.used > 0.95 && o.jain > 0.98 && o.overflow < 0.08, "two jobs share it", o);
     o = measure(slow(), control, Company::job, second * 30, second * 10);
     promise(o.used > 0.95 && o.jain > 0.98, "two jobs share a way with a long queue", o);
+    o = measure(slow(), control, Company::job, second * 4, second * 4, second);
+    promise(o.used > 0.95 && o.jain > 0.99, "who comes second shares it within three seconds", o);
     o = measure(slow(), control, Company::tcp, second * 30, second * 10);
     promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "CUBIC is shared with there", o);
     return tap.done();
