@@ -6,7 +6,9 @@
 ///
 /// A PML that uses such a BTL retransmits, limits what is on its way by what the network takes, and
 /// calls the BTL's btl_flush after the last of several sends: until then the BTL may keep them back
-/// to give them to the network together.
+/// to give them to the network together. What such a BTL is given with
+/// MCA_BTL_DES_FLAGS_BTL_OWNERSHIP and without MCA_BTL_DES_SEND_ALWAYS_CALLBACK it keeps: btl_send
+/// tells all there is to tell by its return value, and calls nobody back.
 #pragma once
 #include <cstdint>
 

@@ -37,6 +37,7 @@ void Sender::mark_lost(Vfrag &v, unsigned index, LossReason reason)
         path.congestion->on_lost(v.bytes_of(index));
     }
     ++counters_.declared_lost;
+    v.untouched_ = false;
     record.state = FragmentState::lost;
     record.reason = reason;
     if (v.lost_mask_ == 0) {
@@ -77,9 +78,13 @@ LossReason Sender::judge(const FragmentRecord &record, base::Time now) const noe
 
 void Sender::detect_losses(std::uint32_t end, base::Time now)
 {
+    // While no path is in doubt only what was sent later and has arrived proves a loss: of a full
+    // window nearly all VFRAGs are younger than anything that has, and need no look.
+    const bool calm = paths_.none_in_doubt();
     for (std::uint32_t s = base_; serial_diff(s, end) < 0; ++s) {
         Vfrag *v = at(s);
-        if (v == nullptr) {
+        if (v == nullptr || (calm && v->untouched_ &&
+                             (!any_heard_ || serial_diff(v->first_stamp_, newest_heard_) > 0))) {
             continue;
         }
         for (unsigned index = 0; index < v->next_unsent_; ++index) {

@@ -194,6 +194,13 @@ bool PathSet::other_carries(PathId except) const noexcept
     return false;
 }
 
+bool PathSet::none_in_doubt() const noexcept
+{
+    return std::all_of(paths_.begin(), paths_.end(), [](const Path &path) {
+        return path.state == PathState::up || path.state == PathState::gone;
+    });
+}
+
 bool PathSet::all_gone() const noexcept
 {
     return std::all_of(paths_.begin(), paths_.end(),

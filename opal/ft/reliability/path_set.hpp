@@ -108,6 +108,8 @@ class PathSet {
     [[nodiscard]] bool other_up(PathId except) const noexcept;
     /// True when no path is left but gone ones.
     [[nodiscard]] bool all_gone() const noexcept;
+    /// All are up, or gone for good.
+    [[nodiscard]] bool none_in_doubt() const noexcept;
     /// Payload bytes that fit every path, the gone ones too as they may come back, with `wanted` as
     /// the upper bound; 0 when all are gone.
     [[nodiscard]] std::uint32_t fragment_limit(std::uint32_t wanted) const noexcept;

@@ -69,6 +69,7 @@ void Sender::submit(Vfrag &v, base::Time /*now*/)
     v.acked_count_ = 0;
     v.backoff_ = 0;
     v.looked_ = false;
+    v.untouched_ = true;
     v.state_ = Vfrag::State::queued;
     v.sequence_ = next_;
     v.order_ = v.ordered ? next_order_++ : 0;
@@ -148,6 +149,9 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     } else {
         FT_ASSERT(record.state == FragmentState::unsent && choice.index == v.next_unsent_);
         v.state_ = Vfrag::State::sending;
+        if (v.next_unsent_ == 0) {
+            v.first_stamp_ = stamp;
+        }
         if (++v.next_unsent_ == v.count()) {
             v.state_ = Vfrag::State::waiting;
             List &list = v.ordered ? unsent_ordered_ : unsent_data_;
@@ -253,6 +257,7 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
                     path.any_acked = true;
                     path.largest_acked_tx = record.tx;
                 }
+                note_heard(record.stamp);
                 paths_.on_alive(record.path, now);
             }
             paths_.on_acked_bytes(record.path, bytes, now);
@@ -289,6 +294,7 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
         return; // an echo of what was never sent
     }
     paths_.on_alive(h.echo_path, now);
+    note_heard(h.echo_timestamp);
     if (!path.any_echo || serial_diff(h.echo_timestamp, path.largest_acked_stamp) > 0) {
         path.any_echo = true;
         path.largest_acked_stamp = h.echo_timestamp;

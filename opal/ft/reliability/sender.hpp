@@ -102,6 +102,14 @@ class Sender {
     void complete(Vfrag &vfrag);
     void finish(Vfrag &vfrag);
     void sample_echo(const FragHeader &header, base::Time now);
+    /// A transmission of that moment has arrived.
+    void note_heard(std::uint32_t stamp) noexcept
+    {
+        if (!any_heard_ || serial_diff(stamp, newest_heard_) > 0) {
+            any_heard_ = true;
+            newest_heard_ = stamp;
+        }
+    }
     void unlink_lost(Vfrag &vfrag);
     void arm(base::Time deadline) noexcept;
     /// How long a local completion is waited for, never more than twice rto_max.
@@ -153,7 +161,9 @@ class Sender {
     std::uint32_t next_ = 0; ///< next number to give
     std::uint32_t next_order_ = 0;
     std::uint32_t spurious_seen_ = 0;    ///< the peer's spurious counter as last told
+    std::uint32_t newest_heard_ = 0;     ///< stamp of the newest transmission known to have arrived
     std::uint64_t gaps_at_spurious_ = 0; ///< retransmitted_gap when a spurious one was last told
+    bool any_heard_ = false;             ///< newest_heard_ means something
     bool urgent_ = false;      ///< a timer expired: one fragment goes out whatever the windows say
     std::uint8_t backoff_ = 0; ///< of the whole peer; 0 again at every progress
     base::Time next_deadline_ = base::Time::never();

@@ -90,7 +90,8 @@ class Vfrag {
     base::Time
         watchdog_deadline_{}; ///< local completion watchdog; far future while nothing is held
     std::uint64_t lost_mask_ = 0;
-    Vfrag *next_ = nullptr; ///< in the unsent, or the finished, list
+    std::uint32_t first_stamp_ = 0; ///< of its first fragment's first transmission
+    Vfrag *next_ = nullptr;         ///< in the unsent, or the finished, list
     std::uint32_t sequence_ = 0;
     std::uint32_t order_ = 0;
     std::uint16_t held_ = 0; ///< descriptors with a BTL
@@ -98,7 +99,8 @@ class Vfrag {
     std::uint8_t acked_count_ = 0;
     std::uint8_t backoff_ = 0;
     State state_ = State::idle;
-    bool looked_ = false; ///< a timer was missed, and its answer is looked for once more
+    bool untouched_ = true; ///< nothing of it was ever declared lost
+    bool looked_ = false;   ///< a timer was missed, and its answer is looked for once more
 };
 
 } // namespace ft::reliability

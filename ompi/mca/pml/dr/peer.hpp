@@ -101,6 +101,8 @@ class PeerState {
     bool transmit_control(BtlPath &path, const reliability::Transmit &what,
                           base::Time now) noexcept;
     bool transmit_fragment(BtlPath &path, reliability::Transmit &what, base::Time now) noexcept;
+    bool give_gathered(BtlPath &path, mca_btl_base_descriptor_t *des,
+                       const reliability::Transmit &what, base::Time present) noexcept;
     void hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descriptor *held,
                    base::Time now) noexcept;
     void retry_stuck(base::Time now) noexcept;

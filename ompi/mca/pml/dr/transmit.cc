@@ -3,7 +3,8 @@
 ///
 /// A BTL may call back while it is given a descriptor, with locks of its own held. So the peer's
 /// lock is let go for btl_send, and one caller at a time transmits to a peer; a second one leaves
-/// its work to the first. btl_sendi never calls back, and is called with the lock held.
+/// its work to the first. btl_sendi never calls back, and is called with the lock held; so is
+/// btl_send of a BTL that gathers fragments, whose descriptors are its own from then on.
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peer.hpp"
@@ -205,8 +206,8 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         }
     }
 
-    Descriptor *held = new_descriptor();
-    if (held == nullptr) {
+    Descriptor *held = path.gathers ? nullptr : new_descriptor();
+    if (held == nullptr && !path.gathers) {
         return false;
     }
     mca_btl_base_descriptor_t *des = nullptr;
@@ -231,7 +232,9 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         }
     }
     if (des == nullptr) {
-        release(held);
+        if (held != nullptr) {
+            release(held);
+        }
         return false;
     }
     mca::take_over(des);
@@ -240,6 +243,9 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     std::memcpy(front(des) + header_bytes, upper, header.upper_bytes);
     if (seals) {
         reliability::seal({front(des), front_bytes});
+    }
+    if (path.gathers) {
+        return give_gathered(path, des, what, present);
     }
     des->des_cbfunc = fragment_complete;
     des->des_cbdata = held;
@@ -250,6 +256,25 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     engine.sent(what, present);
     path.held.push_back(held);
     hand_over(path, des, held, present);
+    return true;
+}
+
+bool PeerState::give_gathered(BtlPath &path, mca_btl_base_descriptor_t *des,
+                              const reliability::Transmit &what, base::Time present) noexcept
+{
+    des->des_cbfunc = control_complete; // btl/fault may still have something to tell
+    des->des_cbdata = &path;
+    mca::hand_over(des);
+    const int rc = path.btl->btl_send(path.btl, path.endpoint, des, btl_tag);
+    if (OPAL_UNLIKELY(rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY)) {
+        if (rc != OPAL_ERR_OUT_OF_RESOURCE) {
+            path.note_error();
+        }
+        path.btl->btl_free(path.btl, des);
+        return false;
+    }
+    path.unflushed = true;
+    engine.sent(what, present, true);
     return true;
 }
 
