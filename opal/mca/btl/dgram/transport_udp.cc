@@ -125,9 +125,8 @@ class UdpChannel final : public Channel {
         taken = 0;
         bool again = false;
         while (taken < datagrams.size()) {
-            const std::size_t messages = fill(datagrams.subspan(taken));
-            const int sent = sendmmsg(socket_.fd(), messages_.data(),
-                                      static_cast<unsigned>(messages), MSG_NOSIGNAL);
+            const std::span<const Outgoing> rest = datagrams.subspan(taken);
+            const int sent = rest.size() == 1 ? send_one(rest.front()) : send_several(rest);
             ++counters_.calls_send;
             if (sent > 0) {
                 for (std::size_t i = 0; i < static_cast<std::size_t>(sent); ++i) {
@@ -159,7 +158,7 @@ class UdpChannel final : public Channel {
                 break;
             }
             if (!transient(errno)) {
-                trouble_ = said("sendmmsg", errno);
+                trouble_ = said("send", errno);
                 return SendResult::broken;
             }
             // The error may be an earlier datagram's, and this one may pass.
@@ -175,6 +174,28 @@ class UdpChannel final : public Channel {
     [[nodiscard]] std::string trouble() const override { return trouble_; }
 
   private:
+    /// Both as sendmmsg: how many messages were taken, or -1 and errno. A single datagram goes the
+    /// shortest way into the kernel, for it is what somebody waits for.
+    int send_one(const Outgoing &datagram) noexcept
+    {
+        held_[0] = 1;
+        if (datagram.pieces[1].iov_len == 0) {
+            return ::send(socket_.fd(), datagram.pieces[0].iov_base, datagram.pieces[0].iov_len,
+                          MSG_NOSIGNAL) < 0
+                       ? -1
+                       : 1;
+        }
+        msghdr header{};
+        header.msg_iov = const_cast<iovec *>(datagram.pieces);
+        header.msg_iovlen = std::size(datagram.pieces);
+        return sendmsg(socket_.fd(), &header, MSG_NOSIGNAL) < 0 ? -1 : 1;
+    }
+    int send_several(std::span<const Outgoing> datagrams) noexcept
+    {
+        const std::size_t messages = fill(datagrams);
+        return sendmmsg(socket_.fd(), messages_.data(), static_cast<unsigned>(messages),
+                        MSG_NOSIGNAL);
+    }
     /// Messages out of runs of datagrams of one length (the last one of a run may be shorter).
     /// \return how many
     std::size_t fill(std::span<const Outgoing> datagrams) noexcept
@@ -302,22 +323,15 @@ class UdpTransport final : public Transport {
     int receive(Sink &sink) noexcept override
     {
         int datagrams = 0;
+        int messages = 0;
         for (int round = 0; round < rounds_at_once; ++round) {
-            for (std::size_t i = 0; i < received_at_once; ++i) {
-                msghdr &header = messages_[i].msg_hdr;
-                header = msghdr{};
-                header.msg_iov = &pieces_[i];
-                header.msg_iovlen = 1;
-                header.msg_control = controls_[i].bytes;
-                header.msg_controllen = sizeof controls_[i].bytes;
-            }
-            const int got =
-                recvmmsg(socket_.fd(), messages_.data(), received_at_once, MSG_DONTWAIT, nullptr);
+            const int got = streaming_ ? receive_several() : receive_one();
             if (got <= 0) {
                 note_error(got < 0 ? errno : EAGAIN);
                 break;
             }
             ++counters_.calls_receive;
+            messages += got;
             for (int i = 0; i < got; ++i) {
                 datagrams += hand_on(static_cast<std::size_t>(i), sink);
             }
@@ -325,16 +339,44 @@ class UdpTransport final : public Transport {
                 break;
             }
         }
+        // recvmmsg looks once more than it finds, a tenth of a short message's way; it pays where
+        // each pass finds several, or each of two in a row something.
+        streaming_ = streaming_ ? messages > 1 : messages != 0 && found_;
+        found_ = messages != 0;
         return datagrams;
     }
 
   private:
+    /// Both as recvmmsg: how many messages came, or -1 and errno.
+    int receive_one() noexcept
+    {
+        make_ready(0);
+        const ssize_t bytes = recvmsg(socket_.fd(), &messages_[0].msg_hdr, MSG_DONTWAIT);
+        messages_[0].msg_len = static_cast<unsigned>(std::max<ssize_t>(bytes, 0));
+        return bytes < 0 ? -1 : 1;
+    }
+    int receive_several() noexcept
+    {
+        for (std::size_t i = 0; i < received_at_once; ++i) {
+            make_ready(i);
+        }
+        return recvmmsg(socket_.fd(), messages_.data(), received_at_once, MSG_DONTWAIT, nullptr);
+    }
+    void make_ready(std::size_t i) noexcept
+    {
+        msghdr &header = messages_[i].msg_hdr;
+        header = msghdr{};
+        header.msg_iov = &pieces_[i];
+        header.msg_iovlen = 1;
+        header.msg_control = controls_[i].bytes;
+        header.msg_controllen = sizeof controls_[i].bytes;
+    }
     /// Nothing has come, or an earlier datagram's error, or the socket is of no use any more.
     void note_error(int error) noexcept
     {
         if (error != EAGAIN && error != EINTR && error != ENOMEM && error != ENOBUFS &&
             !transient(error) && trouble_.empty()) {
-            trouble_ = said("recvmmsg", error);
+            trouble_ = said("receive", error);
         }
     }
     int hand_on(std::size_t i, Sink &sink) noexcept
@@ -380,6 +422,8 @@ class UdpTransport final : public Transport {
     std::uint32_t local_ = 0;
     std::size_t largest_ = 0;
     std::size_t room_ = 0;
+    bool found_ = false;     ///< the last pass found something
+    bool streaming_ = false; ///< more than one message at a time
     std::vector<std::byte> rooms_;
     std::array<mmsghdr, received_at_once> messages_{};
     std::array<iovec, received_at_once> pieces_{};
