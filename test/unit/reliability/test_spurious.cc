@@ -293,6 +293,111 @@ void a_timeout_repeats_one_fragment_and_asks(void **)
     assert_int_equal(done, 11);
 }
 
+/// A pair whose wire lets fragments overtake each other.
+struct Overtaking {
+    explicit Overtaking(unsigned threshold = 3) : t(1, with(threshold)) {}
+    static Config with(unsigned threshold)
+    {
+        Config config = quick_config();
+        config.reorder_threshold = threshold;
+        return config;
+    }
+    /// The first of 64 fragments comes after so many others, or never. \return how many were
+    /// sent again since a gap was seen
+    std::uint64_t round(unsigned others, bool comes = true)
+    {
+        const std::uint64_t before = gaps();
+        (void)t.a.submit(false, std::uint64_t{64} * 64, 64, t.now);
+        const std::vector<Frame> frames = t.a.pump(t.now);
+        const auto overtaking = frames.begin() + 1 + others;
+        t.now += 10_us;
+        t.b.take_all({frames.begin() + 1, overtaking}, t.now);
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now);
+        const std::vector<Frame> again = t.a.pump(t.now);
+        t.now += 10_us;
+        if (comes) {
+            (void)t.b.take(frames.front(), t.now);
+        }
+        t.b.take_all(again, t.now);
+        t.b.take_all({overtaking, frames.end()}, t.now);
+        t.settle();
+        return gaps() - before;
+    }
+    [[nodiscard]] std::uint64_t gaps() const { return t.a.peer.counters().retransmitted_gap; }
+    [[nodiscard]] unsigned threshold() const { return t.a.peer.paths()[0].reorder_threshold; }
+
+    Two t;
+};
+
+/// Each needless repetition after a gap doubles the number of later arrivals that prove a loss.
+void being_overtaken_doubles_the_reorder_threshold(void **)
+{
+    std::vector<std::uint64_t> repeated;
+    std::vector<unsigned> thresholds;
+    std::size_t done = 0;
+    {
+        Overtaking wire;
+        thresholds.push_back(wire.threshold());
+        for (const unsigned others : {2U, 3U, 3U, 5U, 6U, 11U, 12U, 19U}) {
+            repeated.push_back(wire.round(others));
+            thresholds.push_back(wire.threshold());
+        }
+        done = wire.t.a.done.size();
+    }
+    const std::vector<std::uint64_t> expected{0, 1, 0, 0, 1, 0, 1, 0};
+    const std::vector<unsigned> steps{3, 3, 6, 6, 6, 12, 12, 24, 24};
+    const bool right = repeated == expected && thresholds == steps;
+    assert_true(right);
+    assert_int_equal(done, 8);
+}
+
+void the_reorder_threshold_has_a_limit(void **)
+{
+    unsigned threshold = 0;
+    {
+        Overtaking wire(16);
+        for (const unsigned others : {16U, 32U, 60U}) {
+            (void)wire.round(others);
+        }
+        threshold = wire.threshold();
+    }
+    assert_int_equal(threshold, 64);
+}
+
+/// What was lost indeed comes once: nothing tells that the gap misled.
+void a_loss_leaves_the_reorder_threshold(void **)
+{
+    std::uint64_t repeated = 0;
+    unsigned threshold = 0;
+    {
+        Overtaking wire;
+        for (int i = 0; i < 5; ++i) {
+            repeated += wire.round(3, false);
+        }
+        threshold = wire.threshold();
+    }
+    assert_int_equal(repeated, 5);
+    assert_int_equal(threshold, 3);
+}
+
+/// A timer that was too early says nothing about the order of arrival.
+void a_late_answer_leaves_the_reorder_threshold(void **)
+{
+    std::uint64_t spurious = 0;
+    unsigned threshold = 0;
+    {
+        Late late;
+        late.t.b.take_all(late.first, late.t.now);
+        late.t.b.take_all(late.second, late.t.now);
+        late.answer(5_us);
+        spurious = late.t.a.peer.counters().retransmitted_spurious;
+        threshold = late.t.a.peer.paths()[0].reorder_threshold;
+    }
+    assert_int_equal(spurious, 1);
+    assert_int_equal(threshold, 3);
+}
+
 } // namespace
 
 int main()
@@ -308,6 +413,10 @@ int main()
         cmocka_unit_test(who_was_away_looks_before_he_sends_again),
         cmocka_unit_test(who_was_away_and_finds_the_answer_sends_nothing_again),
         cmocka_unit_test(a_timeout_repeats_one_fragment_and_asks),
+        cmocka_unit_test(being_overtaken_doubles_the_reorder_threshold),
+        cmocka_unit_test(the_reorder_threshold_has_a_limit),
+        cmocka_unit_test(a_loss_leaves_the_reorder_threshold),
+        cmocka_unit_test(a_late_answer_leaves_the_reorder_threshold),
     };
     return cmocka_run_group_tests_name("spurious", tests, nullptr, nullptr);
 }
