@@ -8,6 +8,8 @@
 //        calls calm           validates, whatever the PML
 //        calls other_pml      rank 1 dies, over a PML that knows nothing of failures
 //        calls wronged        rank 0 suspects rank 1, which lives
+//        calls own_types      rank 1 dies; non-blocking collectives with datatypes and an operation
+//                             of the program's own, before, meanwhile and after
 //        calls fatal          rank 1 dies, and the error handler is MPI_ERRORS_ARE_FATAL
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -236,6 +238,146 @@ void calm()
     is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
 }
 
+/// Two ints with a gap between them.
+MPI_Datatype pair_type()
+{
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    MPI_Type_vector(2, 1, 2, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+constexpr int pair_length = 3;
+
+MPI_Request start_bcast(int *pair, int root)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Datatype type = pair_type();
+    is(MPI_Ibcast(pair, 1, type, root, MPI_COMM_WORLD, &request), MPI_SUCCESS, "Ibcast");
+    MPI_Type_free(&type); // which the request needs on
+    return request;
+}
+
+/// The others wait for the root for certain: it begins when they have begun.
+void bcast_of_pairs(const std::set<int> &alive)
+{
+    const int root = *alive.begin();
+    int token = 0;
+    int pair[pair_length] = {-1, -1, -1};
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (me == root) {
+        for (const int rank : alive) {
+            if (rank != root) {
+                MPI_Recv(&token, 1, MPI_INT, rank, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            }
+        }
+        pair[0] = 17;
+        pair[2] = 19;
+        request = start_bcast(pair, root);
+    } else {
+        request = start_bcast(pair, root);
+        MPI_Send(&token, 1, MPI_INT, root, 6, MPI_COMM_WORLD);
+    }
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for Ibcast");
+    that(pair[0] == 17 && pair[1] == -1 && pair[2] == 19, "Ibcast: %d %d %d", pair[0], pair[1],
+         pair[2]);
+}
+
+void add_pairs(void *in, void *inout, int *count, MPI_Datatype * /*type*/)
+{
+    const int *from = static_cast<int *>(in);
+    int *into = static_cast<int *>(inout);
+    for (int i = 0; i < *count * pair_length; i += pair_length) {
+        into[i] += from[i];
+        into[i + 2] += from[i + 2];
+    }
+}
+
+void allreduce_of_pairs(const std::set<int> &alive)
+{
+    MPI_Datatype type = pair_type();
+    MPI_Op op = MPI_OP_NULL;
+    MPI_Op_create(add_pairs, 1, &op);
+    const int mine[pair_length] = {1, 0, me};
+    int sums[pair_length] = {-1, -1, -1};
+    MPI_Request request = MPI_REQUEST_NULL;
+    is(MPI_Iallreduce(mine, sums, 1, type, op, MPI_COMM_WORLD, &request), MPI_SUCCESS,
+       "Iallreduce");
+    MPI_Type_free(&type);
+    MPI_Op_free(&op);
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for Iallreduce");
+    int ranks = 0;
+    for (const int rank : alive) {
+        ranks += rank;
+    }
+    that(sums[0] == static_cast<int>(alive.size()) && sums[2] == ranks, "Iallreduce: %d %d",
+         sums[0], sums[2]);
+}
+
+void alltoall_of_pairs(const std::set<int> &alive)
+{
+    const auto all = static_cast<std::size_t>(size);
+    std::vector<MPI_Datatype> types(all);
+    std::vector<int> counts(all, 1);
+    std::vector<int> places(all);
+    std::vector<int> sent(all * pair_length, me);
+    std::vector<int> got(all * pair_length, -1);
+    for (std::size_t rank = 0; rank < all; ++rank) {
+        types[rank] = pair_type();
+        places[rank] = static_cast<int>(rank * pair_length * sizeof(int));
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    is(MPI_Ialltoallw(sent.data(), counts.data(), places.data(), types.data(), got.data(),
+                      counts.data(), places.data(), types.data(), MPI_COMM_WORLD, &request),
+       MPI_SUCCESS, "Ialltoallw");
+    const std::vector<MPI_Datatype> lent = types; // MPI may look at them until it is done
+    for (MPI_Datatype type : lent) {
+        MPI_Type_free(&type);
+    }
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for Ialltoallw");
+    for (int rank = 0; rank < size; ++rank) {
+        const int *block = &got[static_cast<std::size_t>(rank) * pair_length];
+        const int wanted = alive.count(rank) != 0 ? rank : -1;
+        that(block[0] == wanted && block[1] == -1 && block[2] == wanted, "Ialltoallw: rank %d: %d",
+             rank, block[0]);
+    }
+}
+
+void own_types()
+{
+    std::set<int> alive;
+    for (int rank = 0; rank < size; ++rank) {
+        alive.insert(rank);
+    }
+    const auto all = [&] {
+        for (int i = 0; i < 5; ++i) {
+            bcast_of_pairs(alive);
+            allreduce_of_pairs(alive);
+            alltoall_of_pairs(alive);
+        }
+    };
+    all();
+    // It dies when all others wait for it.
+    int token = 0;
+    if (me == victim) {
+        for (int rank = 0; rank < size; ++rank) {
+            if (rank != me) {
+                MPI_Recv(&token, 1, MPI_INT, rank, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            }
+        }
+        die();
+    }
+    int pair[pair_length] = {};
+    MPI_Request request = start_bcast(pair, victim);
+    MPI_Send(&token, 1, MPI_INT, victim, 7, MPI_COMM_WORLD);
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait for the dead root");
+    int count = -1;
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+    that(count == 1, "%d failures", count);
+    alive.erase(victim);
+    all();
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -262,6 +404,8 @@ int main(int argc, char **argv)
         calm();
     } else if (what == "wronged") {
         wronged();
+    } else if (what == "own_types") {
+        own_types();
     } else if (what == "fatal") {
         fatal();
     } else if (what == "other_pml") {

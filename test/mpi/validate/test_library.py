@@ -111,6 +111,11 @@ def failures():
     survivors(6, 1, CALLS, "failures")
 
 
+def own_types():
+    """Non-blocking collectives with datatypes and an operation of the program's own"""
+    survivors(4, 1, CALLS, "own_types")
+
+
 def threads():
     """Two threads validate a communicator each while a rank dies"""
     survivors(4, 1, CALLS, "threads")
@@ -207,8 +212,8 @@ def examples():
 
 SETS = {
     "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
-    "calls": [failures, threads, unsupported, early, other_pml, other_pml_deadly, without_component,
-              wronged, wronged_without_radixft, fatal],
+    "calls": [failures, own_types, threads, unsupported, early, other_pml, other_pml_deadly,
+              without_component, wronged, wronged_without_radixft, fatal],
     "examples": [examples],
 }
 

@@ -47,8 +47,13 @@ struct Module : mca_coll_base_module_t {
     int watch(int rc, ompi_request_t **request, struct Scratch *scratch = nullptr) noexcept;
 };
 
+/// What a Scratch begins with and a request never does.
+inline constexpr char scratch_mark = 0;
+
 /// Arguments of a collective among the survivors, kept until it has ended.
 struct Scratch {
+    const char *mark = &scratch_mark; ///< the first member
+    ompi_request_t *request = nullptr;
     Module *module = nullptr;
     std::vector<int> counts[2];
     std::vector<int> places[2];

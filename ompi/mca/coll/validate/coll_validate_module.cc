@@ -158,32 +158,71 @@ try {
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-void fail(ompi_request_t *request, Module &module) noexcept
+/// The class of a collective's error, by how the communicator's collectives are to run.
+int class_of(Mode mode, int rc) noexcept
 {
-    request->req_status.MPI_ERROR = module.failure(request->req_status.MPI_ERROR);
-    // Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
-    // communicator's.
-    request->req_mpi_object.comm = module.comm;
+    switch (mode) {
+    case Mode::revoked:
+        return MPIX_ERR_REVOKED;
+    case Mode::broken:
+        return MPI_ERR_RANK_FAIL_STOP;
+    case Mode::stock:
+    case Mode::survivors:
+        break;
+    }
+    return rc;
+}
+
+int failure_on(ompi_communicator_t *comm, int rc) noexcept
+try {
+    const validate::Lock lock;
+    validate::service().take_news();
+    const validate::Record *record = validate::service().find(comm);
+    return record == nullptr ? rc : class_of(record->mode(), rc);
+} catch (...) {
+    return MPI_ERR_RANK_FAIL_STOP;
+}
+
+// Where there is a datatype or an operation of the program's own, Open MPI 4.1 puts a callback in
+// front of a request's, to release it, and that one passes the data of ours on where the request
+// belongs (complete_objs_callback in coll_base_util.c). So what a callback here is given is either
+// the request or its data, and the data lead to the request.
+
+/// Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
+/// communicator's.
+void fail(ompi_request_t *request, int error) noexcept
+{
+    request->req_status.MPI_ERROR = error;
     request->req_type = OMPI_REQUEST_PML;
 }
 
-/// A collective has ended that has something to give back: its request's callback.
-int ended(ompi_request_t *request) noexcept
+Scratch *scratch_of(ompi_request_t *request_or_scratch) noexcept
 {
-    const std::unique_ptr<Scratch> scratch(static_cast<Scratch *>(request->req_complete_cb_data));
+    const char *first = nullptr;
+    std::memcpy(&first, static_cast<const void *>(request_or_scratch), sizeof first);
+    return first == &scratch_mark
+               ? reinterpret_cast<Scratch *>(request_or_scratch)
+               : static_cast<Scratch *>(request_or_scratch->req_complete_cb_data);
+}
+
+/// A collective has ended that has something to give back: its request's callback.
+int ended(ompi_request_t *request_or_scratch) noexcept
+{
+    const std::unique_ptr<Scratch> scratch(scratch_of(request_or_scratch));
+    ompi_request_t *const request = scratch->request;
     if (request->req_status.MPI_ERROR == MPI_SUCCESS) {
         scratch->hand_over();
     } else {
-        fail(request, *scratch->module);
+        fail(request, scratch->module->failure(request->req_status.MPI_ERROR));
     }
     return OMPI_SUCCESS;
 }
 
-/// The same for one that has nothing: all, as long as nobody fails.
+/// The same for one that has nothing: all, as long as nobody fails. Its data are the request.
 int watched(ompi_request_t *request) noexcept
 {
     if (OPAL_UNLIKELY(request->req_status.MPI_ERROR != MPI_SUCCESS)) {
-        fail(request, *static_cast<Module *>(request->req_complete_cb_data));
+        fail(request, failure_on(request->req_mpi_object.comm, request->req_status.MPI_ERROR));
     }
     return OMPI_SUCCESS;
 }
@@ -223,16 +262,7 @@ void Scratch::hand_over() const noexcept
 
 int Module::failure(int rc) noexcept
 {
-    switch (look()) {
-    case Mode::revoked:
-        return MPIX_ERR_REVOKED;
-    case Mode::broken:
-        return MPI_ERR_RANK_FAIL_STOP;
-    case Mode::stock:
-    case Mode::survivors:
-        break;
-    }
-    return rc;
+    return class_of(look(), rc);
 }
 
 int Module::watch(int rc, ompi_request_t **request, Scratch *scratch) noexcept
@@ -248,11 +278,15 @@ int Module::watch(int rc, ompi_request_t **request, Scratch *scratch) noexcept
         }
         return rc;
     }
+    // By its size Open MPI takes the lengths of the program's lists of datatypes, now and when it
+    // ends; and errors are this communicator's, not the survivors'.
+    (*request)->req_mpi_object.comm = comm;
     if (!kept) {
-        ompi_request_set_callback(*request, watched, this);
+        ompi_request_set_callback(*request, watched, *request);
         return rc;
     }
     kept->module = this;
+    kept->request = *request;
     ompi_request_set_callback(*request, ended, kept.release());
     return rc;
 }
