@@ -4,8 +4,11 @@
 usage: test_mpi4py.py [FOLDER]
 
 The suite is that of Debian's source package, fetched with apt-get source (which wants a deb-src line) and
-kept below the build folder; or it is FOLDER, its folder of tests. Debian's package python3-mpi4py is what is
-tested. A module that does not end within its time counts as late, and is to be late under both, too.
+kept below the build folder; or it is FOLDER, its folder of tests, also named by FT_MPI4PY_SUITE in the
+environment where the mirror has no sources. FT_MPI4PY_MODULES, names separated by blanks (a module or
+module.Class), runs only these, FT_MPI4PY_RANKS only on so many ranks; one-sided ones want OMPI_MCA_osc=pt2pt and
+MPI4PY_RC_THREAD_LEVEL=single. Debian's package python3-mpi4py is what is tested. A module that does not end
+within its time counts as late, and is to be late under both, too.
 """
 
 import glob
@@ -25,7 +28,7 @@ import fttap  # noqa: E402
 
 PYTHON = "/usr/bin/python3"  # the one that Debian's packages are for
 KEPT = os.path.join(os.environ["FT_BUILD"], "mpi4py")
-RANKS = (1, 2, 4, 5)
+RANKS = tuple(map(int, os.environ.get("FT_MPI4PY_RANKS", "1 2 4 5").split()))
 SECONDS = 120
 BTLS = "vader,tcp,self"
 
@@ -70,9 +73,10 @@ def outcomes(folder, module, pml, ranks):
 def same_on(ranks):
     """A test: the whole suite on so many ranks."""
     def test():
-        folder = sys.argv[1] if len(sys.argv) > 1 else fetched()
+        folder = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("FT_MPI4PY_SUITE") or fetched()
         folder = os.path.abspath(folder)
-        modules = sorted(os.path.basename(name)[:-3] for name in glob.glob(os.path.join(folder, "test_*.py")))
+        modules = os.environ.get("FT_MPI4PY_MODULES", "").split() or sorted(
+            os.path.basename(name)[:-3] for name in glob.glob(os.path.join(folder, "test_*.py")))
         fttap.check(modules, f"no test_*.py in {folder}")
         counted, differing = 0, []
         for module in modules:
