@@ -210,6 +210,8 @@ void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
     case Type::rank_died:
     case Type::ranks_dead:
     case Type::ranks_dead_ack:
+    case Type::ranks_known_ask:
+    case Type::ranks_known:
         used = session_->spread(monotonic_now(), from, type, body);
         break;
     case Type::contribution:

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t death_bytes = 4 + 4 + 4 + 1 + 4 + 8 + 8 + 8;
 constexpr std::size_t most_per_message = 4096;
+/// Messages that are kept for a view that is on its way.
+constexpr std::size_t most_early = 64;
 
 void write(base::WireWriter &out, const RankDeath &d)
 {
@@ -58,6 +60,8 @@ bool read_all(base::WireReader &in, std::uint32_t count, std::vector<RankDeath> 
 
 void DeathSpread::on_view(Epoch epoch, NodeId root, std::span<const NodeId> children)
 {
+    // Who was the root, and had done its asking.
+    const bool knows_all = root_ == root && !collecting_;
     term_ = epoch;
     root_ = root;
     children_.clear();
@@ -71,13 +75,153 @@ void DeathSpread::on_view(Epoch epoch, NodeId root, std::span<const NodeId> chil
     for (const auto &[who, death] : known_) {
         pending_[who] = death;
     }
-    if (is_root()) {
-        for (const auto &[who, death] : std::exchange(pending_, {})) {
-            append(death);
-        }
-    } else {
+    collecting_ = collected_ = false;
+    asker_ = no_node;
+    gathered_.clear();
+    whole_.clear();
+    if (!is_root()) {
         send_reports();
+    } else if (knows_all) {
+        append_pending();
+    } else {
+        collect();
     }
+    for (const Early &m : std::exchange(early_, {})) {
+        if (m.term >= term_) {
+            on_message(m.from, m.type, m.body);
+        }
+    }
+}
+
+void DeathSpread::append_pending()
+{
+    for (const auto &[who, death] : std::exchange(pending_, {})) {
+        append(death);
+    }
+}
+
+/// Asks the subtree what was announced before this term.
+void DeathSpread::collect()
+{
+    collecting_ = true;
+    gathered_ = known_;
+    for (const auto &[id, child] : children_) {
+        ask(id);
+    }
+    finish_collecting();
+}
+
+void DeathSpread::ask(NodeId child)
+{
+    Bytes body(8 + 4);
+    base::WireWriter out(body);
+    out.u64(term_);
+    out.u32(static_cast<std::uint32_t>(children_.at(child).heard));
+    send(child, Type::ranks_known_ask, std::move(body));
+}
+
+void DeathSpread::finish_collecting()
+{
+    if (!collecting_ || std::any_of(children_.begin(), children_.end(),
+                                    [](const auto &c) { return !c.second.told_all; })) {
+        return;
+    }
+    collecting_ = false;
+    collected_ = true;
+    if (is_root()) {
+        // What was announced with an epoch and a cause keeps them, whatever was reported here.
+        for (const auto &[who, death] : std::exchange(gathered_, {})) {
+            pending_[who] = death;
+        }
+        append_pending();
+        return;
+    }
+    for (const auto &[who, death] : std::exchange(gathered_, {})) {
+        whole_.push_back(death);
+    }
+    answer(0);
+}
+
+void DeathSpread::answer(std::size_t from)
+{
+    do {
+        const std::size_t count = std::min(most_per_message, whole_.size() - from);
+        Bytes body(8 + 4 + 4 + 4 + count * death_bytes);
+        base::WireWriter out(body);
+        out.u64(term_);
+        out.u32(static_cast<std::uint32_t>(whole_.size()));
+        out.u32(static_cast<std::uint32_t>(from));
+        out.u32(static_cast<std::uint32_t>(count));
+        for (std::size_t i = 0; i < count; ++i) {
+            write(out, whole_[from + i]);
+        }
+        from += count;
+        send(asker_, Type::ranks_known, std::move(body));
+    } while (from < whole_.size());
+}
+
+bool DeathSpread::keep(NodeId from, Type type, Epoch term, std::span<const std::byte> body)
+{
+    // A view's commit goes another way down than what its root says next, and may come later.
+    if (term <= term_) {
+        return false;
+    }
+    if (early_.size() == most_early) {
+        early_.erase(early_.begin()); // it is said again
+    }
+    early_.push_back({from, type, term, Bytes(body.begin(), body.end())});
+    return true;
+}
+
+bool DeathSpread::on_ask(NodeId from, std::span<const std::byte> body)
+{
+    base::WireReader in(body);
+    const Epoch term = in.u64();
+    const std::uint32_t have = in.u32();
+    if (!in.complete()) {
+        return false;
+    }
+    if (term != term_) {
+        return keep(from, Type::ranks_known_ask, term, body);
+    }
+    if (is_root() || have > whole_.size()) {
+        return false;
+    }
+    asker_ = from;
+    if (collected_) {
+        repeating_ = true;
+        answer(have);
+        repeating_ = false;
+    } else if (!collecting_) {
+        collect();
+    }
+    return true;
+}
+
+bool DeathSpread::on_known(NodeId from, std::span<const std::byte> body)
+{
+    base::WireReader in(body);
+    const Epoch term = in.u64();
+    const std::uint32_t total = in.u32();
+    const std::uint32_t first = in.u32();
+    const std::uint32_t count = in.u32();
+    std::vector<RankDeath> deaths;
+    const auto it = children_.find(from);
+    if (!read_all(in, count, deaths) || term != term_ || it == children_.end() || first > total ||
+        count > total - first || !(collecting_ || collected_)) {
+        return false;
+    }
+    Child &child = it->second;
+    if (!collecting_ || first != child.heard) {
+        return true; // said twice, or after something that was lost and is asked for again
+    }
+    child.heard += count;
+    child.told_all = child.heard == total;
+    for (const RankDeath &death : deaths) {
+        gathered_.emplace(death.who, death);
+    }
+    finish_collecting();
+    return true;
 }
 
 void DeathSpread::report(const RankDeath &death)
@@ -94,12 +238,12 @@ void DeathSpread::enqueue(const RankDeath &death)
     if (known_.contains(death.who) || pending_.contains(death.who)) {
         return;
     }
-    if (is_root()) {
+    if (is_root() && !collecting_) {
         append(death);
         return;
     }
     pending_[death.who] = death;
-    if (root_ != no_node) {
+    if (root_ != no_node && !is_root()) {
         send_reports();
     }
 }
@@ -182,6 +326,9 @@ void DeathSpread::tick()
         if (child.acked < list_.size()) {
             send_list(id, child.acked);
         }
+        if (collecting_ && !child.told_all) {
+            ask(id);
+        }
     }
     repeating_ = false;
 }
@@ -195,6 +342,10 @@ bool DeathSpread::on_message(NodeId from, Type type, std::span<const std::byte> 
         return on_list(from, body);
     case Type::ranks_dead_ack:
         return on_ack(from, body);
+    case Type::ranks_known_ask:
+        return on_ask(from, body);
+    case Type::ranks_known:
+        return on_known(from, body);
     default:
         return false;
     }
@@ -209,7 +360,7 @@ bool DeathSpread::on_report(std::span<const std::byte> body)
         return false;
     }
     for (const RankDeath &death : deaths) {
-        if (is_root()) {
+        if (is_root() && !collecting_) {
             append(death);
         } else {
             // The sender takes this daemon for the root: perhaps the view that says so is on its
@@ -227,7 +378,13 @@ bool DeathSpread::on_list(NodeId from, std::span<const std::byte> body)
     const std::uint32_t first = in.u32();
     const std::uint32_t count = in.u32();
     std::vector<RankDeath> deaths;
-    if (!read_all(in, count, deaths) || term != term_ || is_root()) {
+    if (!read_all(in, count, deaths)) {
+        return false;
+    }
+    if (term != term_) {
+        return keep(from, Type::ranks_dead, term, body);
+    }
+    if (is_root()) {
         return false;
     }
     const std::size_t before = list_.size();

@@ -8,6 +8,11 @@
 /// the new root: nothing that any survivor knew is lost, and nothing is announced twice. The cost
 /// of one death is one report, one message along each edge of the tree, and its acknowledgement.
 ///
+/// Whatever was announced stood in a root's list first, so who was the root before knows all of it.
+/// A new root does not: what the old one had told some when it died has an epoch and a cause that
+/// the new one might give another. So it first asks down the tree what was announced, and announces
+/// nothing before the answers are in: a message and an answer along each edge.
+///
 /// Pure state machine: messages in, messages and news out; the caller calls tick() at regular
 /// intervals. One thread.
 #pragma once
@@ -38,8 +43,8 @@ class DeathSpread {
     /// A rank died here, or in a view change. Known ones are ignored.
     void report(const RankDeath &death);
 
-    /// A message of one of the three types. False if it was malformed or from another term: it had
-    /// no effect then.
+    /// A message of one of the five types. False if it was malformed or from a former term: it had
+    /// no effect then. Lists and questions of a view that is on its way here are kept for it.
     bool on_message(NodeId from, Type type, std::span<const std::byte> body);
 
     /// Repeats what has not been answered since the last tick.
@@ -51,7 +56,7 @@ class DeathSpread {
     std::vector<RankDeath> take_news() { return std::exchange(news_, {}); }
 
     /// At the root: true when every daemon has acknowledged the whole list.
-    bool everybody_knows() const { return reached() == list_.size(); }
+    bool everybody_knows() const { return !collecting_ && reached() == list_.size(); }
 
     bool announced(Rank who) const { return known_.contains(who); }
     /// All announced deaths.
@@ -64,6 +69,7 @@ class DeathSpread {
     bool is_root() const { return root_ == self_ && root_ != no_node; }
     void enqueue(const RankDeath &death);
     void append(RankDeath death);
+    void append_pending();
     void learn(const RankDeath &death);
     void send_list(NodeId child, std::size_t from);
     void send_reports();
@@ -74,11 +80,28 @@ class DeathSpread {
     bool on_list(NodeId from, std::span<const std::byte> body);
     bool on_ack(NodeId from, std::span<const std::byte> body);
 
-    /// How much of the list a child has, and how much it was sent.
+    /// How much of the list a child has, and how much it was sent; how much of what it knows has
+    /// come here, and whether that is all.
     struct Child {
         std::size_t acked = 0;
         std::size_t sent = 0;
+        std::size_t heard = 0;
+        bool told_all = false;
     };
+    struct Early {
+        NodeId from;
+        Type type;
+        Epoch term;
+        Bytes body;
+    };
+
+    void collect();
+    void ask(NodeId child);
+    void finish_collecting();
+    void answer(std::size_t from);
+    bool on_ask(NodeId from, std::span<const std::byte> body);
+    bool on_known(NodeId from, std::span<const std::byte> body);
+    bool keep(NodeId from, Type type, Epoch term, std::span<const std::byte> body);
 
     NodeId self_;
     NodeId root_ = no_node;
@@ -93,6 +116,12 @@ class DeathSpread {
     std::vector<Outgoing> outgoing_;
     std::vector<RankDeath> news_;
     Counts counts_;
+    bool collecting_ = false;            ///< waits for what the children know
+    bool collected_ = false;             ///< in this term; whole_ is what there is
+    NodeId asker_ = no_node;             ///< the parent that wants to know
+    std::map<Rank, RankDeath> gathered_; ///< announced to some of the subtree
+    std::vector<RankDeath> whole_;       ///< the same, in the order in which it is told
+    std::vector<Early> early_;
     bool repeating_ = false; ///< what is sent now was sent before
 };
 

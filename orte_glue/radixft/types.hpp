@@ -67,6 +67,8 @@ enum class Type : std::uint8_t {
     ranks_are = 8,      ///< daemon to root, after mpirun's death: my ranks have ended, or all must
     leave = 9,          ///< root to daemon: the job is over
     address = 10,       ///< mpirun to daemon: where a daemon is that will join
+    ranks_known_ask = 11, ///< new root, down the tree: which deaths were announced to you?
+    ranks_known = 12,     ///< child to parent: part of those announced in its subtree
 };
 
 /// A message for another daemon.

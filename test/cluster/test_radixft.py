@@ -112,6 +112,16 @@ class Job:
             os.kill(pid, 9)
         return count
 
+    def kill_at_once(self, *victims):
+        """SIGKILL for (pattern, host, count) of processes, which are found before the first one dies."""
+        found = []
+        for pattern, host, count in victims:
+            pids = [pid for where, pid in processes(self.cluster, pattern) if where == host]
+            check(len(pids) >= count, f"{host} runs only {len(pids)} of {pattern}")
+            found += pids[:count]
+        for pid in found:
+            os.kill(pid, 9)
+
     def verdict(self, code=0):
         """The run ended by itself, with the right code, and every survivor finished right."""
         check(self.run.wait() == code, f"mpirun's exit code is {self.run.code}, not {code}")
@@ -191,6 +201,11 @@ def daemon(job):
 def two_daemons(job):
     job.kill("^orted", "n2")
     job.kill("^orted", "n3")
+
+
+def ranks_and_a_daemon(job):
+    """One of the ranks is the daemon's own; another one's death is told while the view changes."""
+    job.kill_at_once(("^/.*survivors", "n2", 1), ("^/.*survivors", "n3", 1), ("^orted", "n2", 1))
 
 
 def host(job):
@@ -471,6 +486,12 @@ def mpirun_and_its_successor(job):
     job.kill("^orted", "n1")
 
 
+def ranks_a_daemon_and_mpirun(job):
+    """Deaths are on their way to mpirun, and from it, when it dies."""
+    job.kill_at_once(("^/.*survivors", "n2", 1), ("^/.*survivors", "n3", 1), ("^orted", "n2", 1),
+                     ("^mpirun", "n0", 1))
+
+
 def mpirun_then_a_rank(job):
     job.kill("^mpirun", "n0")
     job.kill("^/.*survivors", "n2")
@@ -490,6 +511,8 @@ MPIRUN_TESTS = [
     mpirun_story("mpirun is killed, and then the daemon that stands in for it", 4,
                  mpirun_then_its_successor),
     mpirun_story("mpirun is killed, and then a rank", 3, mpirun_then_a_rank),
+    mpirun_story("Ranks, a daemon and mpirun are killed at once: every death has one epoch", 5,
+                 ranks_a_daemon_and_mpirun),
 ]
 
 RANK_TESTS = [
@@ -533,6 +556,7 @@ NODE_TESTS = [
           mca=[*RADIXFT, *LOCALISED], says="arity 2, localised views"),
     story("A host loses its power loudly (the tree is repaired, not formed anew)", 2, host,
           mca=[*RADIXFT, *REPAIRED], says="arity 2, repaired tree"),
+    story("Ranks and a daemon are killed at once: every death has one epoch", 3, ranks_and_a_daemon),
     story("A host loses its power silently", 2, silent_host, mca=DEFAULT),
     story("A host is stopped, evicted, and ends by itself when it runs again", 2, frozen_host,
           heal=thaw, mca=DEFAULT),
