@@ -130,21 +130,30 @@ void catch_up()
 
 Value agree_now(Record &record, const Brought &brought)
 {
-    // Shared with the callback, which another thread's progress may run.
+    // Another thread's progress may run the callback: setting `over` is the last it does here.
     struct Outcome {
         Value value;
         std::atomic<bool> over{false};
     };
-    const auto outcome = std::make_shared<Outcome>();
+    Outcome outcome;
     {
         const Lock lock;
-        record.agree(brought, [outcome](const Value &value) {
-            outcome->value = value;
-            outcome->over.store(true, std::memory_order_release);
+        record.agree(brought, [&outcome](const Value &value) {
+            outcome.value = value;
+            outcome.over.store(true, std::memory_order_release);
         });
     }
-    wait_for([&] { return outcome->over.load(std::memory_order_acquire); });
-    return outcome->value;
+    wait_for([&] {
+        if (outcome.over.load(std::memory_order_acquire)) {
+            return true;
+        }
+        if (service().has_news()) {
+            const Lock lock;
+            service().take_news();
+        }
+        return outcome.over.load(std::memory_order_acquire);
+    });
+    return std::move(outcome.value);
 }
 
 Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,

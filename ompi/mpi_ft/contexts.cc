@@ -23,30 +23,46 @@ std::map<std::uint32_t, Window> &windows()
     return *all;
 }
 
+Window &window_at(std::uint32_t number)
+{
+    static Window &first = windows()[0]; // nearly always enough
+    return number == 0 ? first : windows()[number];
+}
+
 std::uint32_t context_of(std::uint32_t window, unsigned bit)
 {
     return first_context + window * ids_per_window + bit;
+}
+
+/// Those of a window that a communicator has, Open MPI's own or this library's: out of the bits
+/// that opal_pointer_array keeps, in which it looks for a free place itself.
+std::uint64_t in_use(std::uint32_t window) noexcept
+{
+    constexpr std::uint32_t bits = 64;
+    const std::uint32_t first = context_of(window, 0);
+    const std::uint32_t word = first / bits;
+    const std::uint32_t shift = first % bits;
+    opal_pointer_array_t &all = ompi_mpi_communicators;
+    OPAL_THREAD_LOCK(&all.lock);
+    const std::uint32_t words = (static_cast<std::uint32_t>(all.size) + bits - 1) / bits;
+    const std::uint64_t low = word < words ? all.free_bits[word] : 0;
+    const std::uint64_t high = word + 1 < words ? all.free_bits[word + 1] : 0;
+    OPAL_THREAD_UNLOCK(&all.lock);
+    return shift == 0 ? low : low >> shift | high << (bits - shift);
 }
 
 } // namespace
 
 Offer::Offer(std::uint32_t window) : window_(window)
 {
-    Window &w = windows()[window];
-    for (unsigned bit = 0; bit < ids_per_window; ++bit) {
-        const std::uint64_t one = std::uint64_t{1} << bit;
-        if (((w.taken | w.offered) & one) == 0 &&
-            opal_pointer_array_get_item(&ompi_mpi_communicators,
-                                        static_cast<int>(context_of(window, bit))) == nullptr) {
-            mask_ |= one;
-        }
-    }
+    Window &w = window_at(window);
+    mask_ = ~(w.taken | w.offered | in_use(window)) & ~all_well;
     w.offered |= mask_;
 }
 
 Offer::~Offer()
 {
-    windows()[window_].offered &= ~mask_;
+    window_at(window_).offered &= ~mask_;
 }
 
 std::vector<std::uint32_t> Offer::take(std::uint64_t agreed, std::size_t count)
@@ -57,7 +73,7 @@ std::vector<std::uint32_t> Offer::take(std::uint64_t agreed, std::size_t count)
         const std::uint64_t one = std::uint64_t{1} << bit;
         if ((agreed & one) != 0) {
             ids.push_back(context_of(window_, bit));
-            windows()[window_].taken |= one;
+            window_at(window_).taken |= one;
         }
     }
     return ids;

@@ -117,22 +117,32 @@ void Post::take(Line &line, ompi_request_t *request)
     if (envelope.magic != magic) {
         return;
     }
-    const opal_process_name_t name =
-        ompi_group_get_proc_name(line.comm->c_remote_group, status.MPI_SOURCE);
+    const bool world = line.comm == &ompi_mpi_comm_world.comm;
     Letter letter;
-    letter.from = id_of(name.jobid, name.vpid);
+    if (world) {
+        letter.from =
+            id_of(OMPI_PROC_MY_NAME->jobid, static_cast<std::uint32_t>(status.MPI_SOURCE));
+    } else {
+        const opal_process_name_t name =
+            ompi_group_get_proc_name(line.comm->c_remote_group, status.MPI_SOURCE);
+        letter.from = id_of(name.jobid, name.vpid);
+    }
     letter.topic = static_cast<Topic>(envelope.topic);
     letter.key = envelope.key;
-    letter.body.assign(bytes + sizeof envelope, bytes + status._ucount);
-    receiver_(std::move(letter));
+    letter.body = {bytes + sizeof envelope, bytes + status._ucount};
+    receiver_(letter, world);
 }
 
-void Post::send(const Route &to, Topic topic, std::uint64_t key, std::span<const std::byte> body)
+std::vector<std::byte> &Post::compose(Topic topic, std::uint64_t key)
 {
     const Envelope envelope{magic, static_cast<std::uint32_t>(topic), key};
-    scratch_.resize(sizeof envelope + body.size());
+    scratch_.resize(sizeof envelope);
     std::memcpy(scratch_.data(), &envelope, sizeof envelope);
-    std::copy(body.begin(), body.end(), scratch_.begin() + sizeof envelope);
+    return scratch_;
+}
+
+void Post::dispatch(const Route &to)
+{
     ompi_request_t *request = nullptr;
     const int rc =
         MCA_PML_CALL(isend(scratch_.data(), scratch_.size(), &ompi_mpi_byte.dt, to.rank,

@@ -41,19 +41,38 @@ struct Route {
     int rank = 0;
 };
 
+/// What has come. The body lies where it was received.
 struct Letter {
     ProcessId from = 0;
     Topic topic = Topic::strict_agreement;
     std::uint64_t key = 0; ///< of the communicator
-    std::vector<std::byte> body;
+    std::span<const std::byte> body;
+};
+
+/// One that is kept until it can be read.
+class KeptLetter {
+  public:
+    explicit KeptLetter(const Letter &letter)
+        : letter_(letter), bytes_(letter.body.begin(), letter.body.end())
+    {
+        letter_.body = bytes_;
+    }
+    const Letter &letter() const { return letter_; }
+    KeptLetter(KeptLetter &&) = default;
+    KeptLetter &operator=(KeptLetter &&) = default;
+
+  private:
+    Letter letter_;
+    std::vector<std::byte> bytes_; ///< stay where they are when this is moved
 };
 
 /// Not synchronised: the service's lock is held for every call.
 class Post {
   public:
-    using Receiver = void (*)(Letter &&letter);
+    using Receiver = void (*)(const Letter &letter, bool lasting);
 
-    /// \param receiver takes what comes on any line
+    /// \param receiver takes what comes on any line. `lasting`: the line is not taken back
+    /// meanwhile, whatever is done about the letter
     void open(Receiver receiver) noexcept { receiver_ = receiver; }
     /// Takes back all posted receives. What is on its way to others still leaves.
     void close() noexcept;
@@ -63,7 +82,14 @@ class Post {
     void hang_up(ompi_communicator_t *comm) noexcept;
 
     /// A failure to send is not reported: whoever cannot be reached is reported as such otherwise.
-    void send(const Route &to, Topic topic, std::uint64_t key, std::span<const std::byte> body);
+    void send(const Route &to, Topic topic, std::uint64_t key)
+    {
+        compose(topic, key);
+        dispatch(to);
+    }
+    /// The same with a body, which goes behind what is in the bytes already, then dispatch().
+    std::vector<std::byte> &compose(Topic topic, std::uint64_t key);
+    void dispatch(const Route &to);
     /// Lets go of what has left.
     void reap() noexcept;
     bool all_sent() const noexcept { return outgoing_.empty(); }

@@ -39,6 +39,18 @@ std::vector<ProcessId> ids_of(ompi_group_t *group)
     return ids;
 }
 
+/// What an engine hears of failures.
+void tell(consensus::Agreement &engine, const RankSet &confirmed, const RankSet &suspected,
+          Actions &actions)
+{
+    if (!confirmed.empty()) {
+        engine.on_suspects(confirmed, Certainty::confirmed, actions);
+    }
+    if (!suspected.empty()) {
+        engine.on_suspects(suspected, Certainty::unconfirmed, actions);
+    }
+}
+
 std::uint32_t job_of(ProcessId id)
 {
     return static_cast<std::uint32_t>(id >> 32);
@@ -65,10 +77,11 @@ Record::Record(ompi_communicator_t *communicator)
     }
     for (const ProcessId id : ids_) {
         foreign_ = foreign_ || job_of(id) != OMPI_PROC_MY_NAME->jobid;
-        member_of_[id] = static_cast<Rank>(member_of_.size());
+        members_[id] = static_cast<Rank>(members_.size());
     }
     self_ = local_member(comm_->c_my_rank);
     key_ = static_cast<std::uint64_t>(context_) << 32 | hash_of(ids_);
+    next_sequence_ = &service().next_sequence(key_);
     shape_ = consensus::TreeShape::binomial(size());
 }
 
@@ -96,6 +109,18 @@ void Record::bury()
 void Record::inherit(Record &older)
 {
     std::swap(calls_, older.calls_);
+    std::swap(over_, older.over_);
+}
+
+Rank Record::member_of(ProcessId process) const
+{
+    // In MPI_COMM_WORLD, and in its likes, members are in the order of their names.
+    const auto likely = static_cast<std::uint32_t>(process);
+    if (likely < ids_.size() && ids_[likely] == process) {
+        return likely;
+    }
+    const auto found = members_.find(process);
+    return found == members_.end() ? consensus::no_rank : found->second;
 }
 
 std::vector<int> Record::ranks_in(const RankSet &set) const
@@ -119,8 +144,8 @@ RankSet Record::members(const std::vector<ProcessId> &processes) const
 {
     RankSet set;
     for (const ProcessId id : processes) {
-        if (const auto found = member_of_.find(id); found != member_of_.end()) {
-            set.insert(found->second);
+        if (const Rank member = member_of(id); member != consensus::no_rank) {
+            set.insert(member);
         }
     }
     return set;
@@ -147,15 +172,20 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
     dead_.unite(dead);
     unconfirmed_ = unconfirmed_.united(unreachable).minus(dead_);
     heard_ = heard.minus(dead_);
-    for (auto &[sequence, call] : calls_) {
-        Actions actions;
-        if (!confirmed.empty()) {
-            call.engine->on_suspects(confirmed, Certainty::confirmed, actions);
+    if (confirmed.empty() && suspected.empty()) {
+        return;
+    }
+    // What one call's end sets off may add calls and take some away.
+    std::vector<std::uint32_t> sequences;
+    for (const auto &call : calls_) {
+        sequences.push_back(call->sequence);
+    }
+    for (const std::uint32_t sequence : sequences) {
+        if (Call *call = find_call(sequence); call != nullptr) {
+            drive(*call, [&](consensus::Agreement &engine, Actions &actions) {
+                tell(engine, confirmed, suspected, actions);
+            });
         }
-        if (!suspected.empty()) {
-            call.engine->on_suspects(suspected, Certainty::unconfirmed, actions);
-        }
-        carry_out(sequence, actions);
     }
 }
 
@@ -170,34 +200,62 @@ Mode Record::mode() const
     return recognised_.empty() || stands_in_ ? Mode::stock : Mode::survivors;
 }
 
+Record::Call *Record::find_call(std::uint32_t sequence)
+{
+    // It is among the latest, if not the last one.
+    for (auto at = calls_.rbegin(); at != calls_.rend() && (*at)->sequence >= sequence; ++at) {
+        if ((*at)->sequence == sequence) {
+            return at->get();
+        }
+    }
+    return nullptr;
+}
+
 Record::Call &Record::call(std::uint32_t sequence, Semantics wanted)
 {
-    Call &call = calls_[sequence];
-    if (!call.engine) {
-        consensus::Settings settings;
-        settings.algorithm = service().options.algorithm;
-        settings.majority = service().options.majority;
-        settings.semantics = wanted;
-        call.semantics = wanted;
-        call.engine = std::make_unique<consensus::Agreement>(
-            self_, consensus::InstanceId{0, sequence}, settings, shape_);
-        Actions actions;
-        if (!dead_.empty()) {
-            call.engine->on_suspects(dead_, Certainty::confirmed, actions);
-        }
-        if (!unconfirmed_.empty()) {
-            call.engine->on_suspects(unconfirmed_, Certainty::unconfirmed, actions);
-        }
-        carry_out(sequence, actions);
+    if (Call *there = find_call(sequence); there != nullptr) {
+        return *there;
+    }
+    auto fresh = spare_ ? std::move(spare_) : std::make_unique<Call>();
+    Call &call = *fresh;
+    consensus::Settings settings;
+    settings.algorithm = service().options.algorithm;
+    settings.majority = service().options.majority;
+    settings.semantics = wanted;
+    call.sequence = sequence;
+    call.semantics = wanted;
+    call.done = nullptr;
+    call.over = false;
+    call.engine.emplace(self_, consensus::InstanceId{0, sequence}, settings, shape_);
+    auto at = calls_.end();
+    while (at != calls_.begin() && (*std::prev(at))->sequence > sequence) {
+        --at;
+    }
+    calls_.insert(at, std::move(fresh));
+    if (!dead_.empty() || !unconfirmed_.empty()) {
+        drive(call, [&](consensus::Agreement &engine, Actions &actions) {
+            tell(engine, dead_, unconfirmed_, actions);
+        });
     }
     return call;
+}
+
+template <class Input>
+void Record::drive(Call &mine, Input input)
+{
+    // Carrying one input's actions out may bring the next input.
+    Actions actions;
+    actions.swap(actions_);
+    input(*mine.engine, actions);
+    carry_out(mine, actions);
+    actions.clear();
+    actions.swap(actions_);
 }
 
 void Record::agree(const Brought &brought, std::function<void(const Value &)> done)
 {
     service().take_news();
-    const std::uint32_t sequence = service().next_sequence(key_)++;
-    Call &mine = call(sequence, brought.semantics);
+    Call &mine = call((*next_sequence_)++, brought.semantics);
     mine.done = std::move(done);
     consensus::Contribution contribution;
     contribution.suspects = failed();
@@ -206,16 +264,24 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
     if (brought.acknowledged) {
         contribution.acknowledged = acknowledged.united(recognised_);
     }
-    Actions actions;
-    mine.engine->start(contribution, actions);
     retire();
-    carry_out(sequence, actions);
+    const std::uint32_t sequence = mine.sequence;
+    try {
+        drive(mine, [&](consensus::Agreement &engine, Actions &actions) {
+            engine.start(contribution, actions);
+        });
+    } catch (...) {
+        if (Call *broken = find_call(sequence); broken != nullptr) {
+            broken->done = nullptr; // the caller hears of it, and may be gone when it is decided
+        }
+        throw;
+    }
 }
 
-void Record::on_letter(Letter &&letter)
+void Record::on_letter(const Letter &letter)
 {
-    const auto from = member_of_.find(letter.from);
-    if (from == member_of_.end()) {
+    const Rank from = member_of(letter.from);
+    if (from == consensus::no_rank) {
         return;
     }
     if (letter.topic == Topic::revoked) {
@@ -229,24 +295,25 @@ void Record::on_letter(Letter &&letter)
         return;
     }
     const std::uint32_t sequence = message->instance.sequence;
-    const std::uint32_t next = service().next_sequence(key_);
-    if (calls_.count(sequence) == 0 && (sequence < next || comm_ == nullptr)) {
-        return; // all have returned from it
+    Call *mine = find_call(sequence);
+    if (mine == nullptr) {
+        if (sequence < *next_sequence_ || comm_ == nullptr) {
+            return; // all have returned from it
+        }
+        mine = &call(sequence,
+                     letter.topic == Topic::loose_agreement ? Semantics::loose : Semantics::strict);
     }
-    call(sequence, letter.topic == Topic::loose_agreement ? Semantics::loose : Semantics::strict);
-    Actions actions;
-    calls_[sequence].engine->on_message(from->second, *message, actions);
-    carry_out(sequence, actions);
+    drive(*mine, [&](consensus::Agreement &engine, Actions &actions) {
+        engine.on_message(from, *message, actions);
+    });
 }
 
-void Record::carry_out(std::uint32_t sequence, Actions &actions)
+void Record::carry_out(Call &mine, const Actions &actions)
 {
-    Call &mine = calls_[sequence];
     bool stop = false;
-    for (Action &action : actions) {
+    for (const Action &action : actions) {
         if (action.kind == Action::Kind::send) {
-            service().send(route(action.to), topic_of(mine.semantics), key_,
-                           consensus::encode(action.message));
+            service().send(route(action.to), topic_of(mine.semantics), key_, action.message);
         }
         stop = stop || action.kind == Action::Kind::stop;
     }
@@ -257,7 +324,8 @@ void Record::carry_out(std::uint32_t sequence, Actions &actions)
         return;
     }
     mine.over = true;
-    // It may begin another agreement, which changes calls_.
+    ++over_;
+    // It may begin another agreement, which may give this one's place away.
     const auto done = std::move(mine.done);
     mine.done = nullptr;
     const Value value = *mine.engine->decision();
@@ -266,14 +334,11 @@ void Record::carry_out(std::uint32_t sequence, Actions &actions)
 
 void Record::retire()
 {
-    std::size_t over = 0;
-    for (auto at = calls_.rbegin(); at != calls_.rend(); ++at) {
-        over += at->second.over ? 1 : 0;
-    }
-    for (auto at = calls_.begin(); over > kept_calls && at != calls_.end();) {
-        if (at->second.over) {
+    for (auto at = calls_.begin(); over_ > kept_calls && at != calls_.end();) {
+        if ((*at)->over) {
+            spare_ = std::move(*at);
             at = calls_.erase(at);
-            --over;
+            --over_;
         } else {
             ++at;
         }
@@ -370,7 +435,7 @@ void Record::revoke()
     // Everybody tells everybody: whoever lives has heard it when one that lives has.
     for (Rank member = 0; member < size(); ++member) {
         if (member != self_ && !dead_.contains(member)) {
-            service().send(route(member), Topic::revoked, key_, {});
+            service().send(route(member), Topic::revoked, key_);
         }
     }
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -88,7 +89,7 @@ class Record {
     /// Begins the next agreement. `done` is called once, when it is decided, perhaps at once.
     void agree(const Brought &brought, std::function<void(const Value &)> done);
     /// Part of another process in one of the agreements.
-    void on_letter(Letter &&letter);
+    void on_letter(const Letter &letter);
 
     /// How many context ids it takes to adopt this set.
     std::size_t contexts_for(const RankSet &failed) const;
@@ -114,14 +115,22 @@ class Record {
 
   private:
     struct Call {
-        std::unique_ptr<consensus::Agreement> engine;
+        std::uint32_t sequence = 0;
+        std::optional<consensus::Agreement> engine;
         Semantics semantics = Semantics::strict;
         std::function<void(const Value &)> done;
         bool over = false; ///< decided, and told so
     };
+    Call *find_call(std::uint32_t sequence);
     Call &call(std::uint32_t sequence, Semantics semantics);
-    void carry_out(std::uint32_t sequence, consensus::Actions &actions);
+    /// Lets `input` tell the call's engine something, and does what it says. The call may be gone
+    /// afterwards.
+    template <class Input>
+    void drive(Call &mine, Input input);
+    void carry_out(Call &mine, const consensus::Actions &actions);
     void retire();
+    /// \return no_rank when it is none
+    Rank member_of(ProcessId process) const;
     static Topic topic_of(Semantics semantics)
     {
         return semantics == Semantics::strict ? Topic::strict_agreement : Topic::loose_agreement;
@@ -143,13 +152,18 @@ class Record {
     Rank rank_count_ = 0;
     Rank first_local_ = 0; ///< member that is rank 0 of the own group
     std::vector<ProcessId> ids_;
-    std::map<ProcessId, Rank> member_of_;
+    std::map<ProcessId, Rank> members_;
     std::shared_ptr<const consensus::TreeShape> shape_;
     RankSet dead_;        ///< by the runtime's word
     RankSet unconfirmed_; ///< this process finds no way to them
     RankSet heard_;       ///< others find none
     RankSet recognised_;
-    std::map<std::uint32_t, Call> calls_; ///< nodes stay where they are while calls are added
+    // A call takes no memory of its own: the oldest of those that are kept gives its place.
+    std::vector<std::unique_ptr<Call>> calls_; ///< by rising sequence
+    std::unique_ptr<Call> spare_;
+    std::size_t over_ = 0;                   ///< of them
+    consensus::Actions actions_;             ///< room for those of one input
+    std::uint32_t *next_sequence_ = nullptr; ///< the service's
 
     bool stands_in_ = false; ///< the communicator is another one's neighbours()
     ompi_communicator_t *survivors_ = nullptr;

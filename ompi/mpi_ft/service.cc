@@ -5,19 +5,25 @@
 
 namespace ft::validate {
 
-namespace {
+namespace detail {
 
+// Never destroyed: Open MPI may finalize while the program's objects are torn down.
+Service *const the_service = new Service;
 std::recursive_mutex mutex;
 int depth = 0;
+
+} // namespace detail
+
+namespace {
 
 int progress_thunk() noexcept
 {
     return service().progress();
 }
 
-void receive_thunk(Letter &&letter)
+void receive_thunk(const Letter &letter, bool lasting)
 {
-    service().on_letter(std::move(letter));
+    service().on_letter(letter, lasting);
 }
 
 /// How many communicators that are gone are still answered for. Whoever has returned from
@@ -35,32 +41,6 @@ process::Name name_of(ProcessId id)
 }
 
 } // namespace
-
-Lock::Lock()
-{
-    if (opal_using_threads()) {
-        mutex.lock();
-    }
-    ++depth;
-}
-
-Lock::~Lock()
-{
-    if (depth == 1) {
-        service().handle_letters();
-    }
-    --depth;
-    if (opal_using_threads()) {
-        mutex.unlock();
-    }
-}
-
-Service &service() noexcept
-{
-    // Never destroyed: Open MPI may finalize while the program's objects are torn down.
-    static Service *const the_service = new Service;
-    return *the_service;
-}
 
 bool Service::open() noexcept
 try {
@@ -87,10 +67,19 @@ void Service::close() noexcept
     post_.close();
 }
 
-void Service::send(const Route &to, Topic topic, std::uint64_t key, std::span<const std::byte> body)
+void Service::send(const Route &to, Topic topic, std::uint64_t key)
 {
     if (to.comm != nullptr) {
-        post_.send(to, topic, key, body);
+        post_.send(to, topic, key);
+    }
+}
+
+void Service::send(const Route &to, Topic topic, std::uint64_t key,
+                   const consensus::Message &message)
+{
+    if (to.comm != nullptr) {
+        consensus::encode(message, post_.compose(topic, key));
+        post_.dispatch(to);
     }
 }
 
@@ -104,16 +93,17 @@ Record *Service::attach(ompi_communicator_t *comm)
         raw->inherit(*named);
     }
     named = raw;
+    recent_ = nullptr;
     news_ = ~std::uint64_t{0};
     all_anew_ = true; // it must hear what the others have
     hold(comm);
-    std::vector<Letter> early;
+    std::vector<KeptLetter> early;
     std::swap(early, early_);
-    for (Letter &letter : early) {
-        if (letter.key == raw->key()) {
-            raw->on_letter(std::move(letter));
+    for (KeptLetter &kept : early) {
+        if (kept.letter().key == raw->key()) {
+            raw->on_letter(kept.letter());
         } else {
-            early_.push_back(std::move(letter));
+            early_.push_back(std::move(kept));
         }
     }
     return raw;
@@ -122,6 +112,7 @@ Record *Service::attach(ompi_communicator_t *comm)
 void Service::detach(Record *record)
 {
     const auto found = records_.find(record->communicator());
+    recent_ = nullptr;
     record->bury();
     buried_.push_back(std::move(found->second));
     records_.erase(found);
@@ -166,20 +157,33 @@ void Service::free(ompi_communicator_t *&comm) noexcept
 
 Record *Service::find(ompi_communicator_t *comm) const
 {
+    if (recent_ != nullptr && recent_->communicator() == comm) {
+        return recent_;
+    }
     const auto found = records_.find(comm);
-    return found == records_.end() ? nullptr : found->second.get();
+    return found == records_.end() ? nullptr : recent_ = found->second.get();
+}
+
+void Service::on_letter(const Letter &letter, bool lasting)
+{
+    // Nobody is in the middle of anything: it need not wait.
+    if (lasting && detail::depth == 1 && inbox_.empty()) {
+        handle(letter);
+    } else {
+        inbox_.emplace_back(letter);
+    }
 }
 
 void Service::handle_letters()
 {
     while (!inbox_.empty()) {
-        Letter letter = std::move(inbox_.front());
+        const KeptLetter kept = std::move(inbox_.front());
         inbox_.pop_front();
-        handle(std::move(letter));
+        handle(kept.letter());
     }
 }
 
-void Service::handle(Letter &&letter)
+void Service::handle(const Letter &letter)
 {
     if (letter.topic == Topic::suspected) {
         const ProcessId who = letter.key;
@@ -189,21 +193,21 @@ void Service::handle(Letter &&letter)
         }
         return;
     }
+    if (recent_ != nullptr && recent_->key() == letter.key) {
+        recent_->on_letter(letter);
+        return;
+    }
     const auto found = by_key_.find(letter.key);
     if (found == by_key_.end()) {
-        early_.push_back(std::move(letter));
+        early_.emplace_back(letter);
         return;
     }
-    found->second->on_letter(std::move(letter));
+    found->second->on_letter(letter);
 }
 
-void Service::take_news()
+void Service::take_over()
 {
-    const std::uint64_t latest = process::news();
-    if (latest == news_) {
-        return;
-    }
-    news_ = latest;
+    news_ = process::news();
     const std::size_t deaths = process::death_count();
     std::vector<process::Name> now_unreachable = process::unreachable();
     if (!all_anew_ && deaths == deaths_seen_ && now_unreachable == unreachable_seen_) {
@@ -244,7 +248,7 @@ void Service::spread(ProcessId suspected)
         const ProcessId id = validate::id_of(job_, rank);
         if (rank != world_rank_ && id != suspected && !process::is_dead(name_of(id))) {
             post_.send({&ompi_mpi_comm_world.comm, static_cast<int>(rank)}, Topic::suspected,
-                       suspected, {});
+                       suspected);
         }
     }
     for (const auto &[comm, record] : records_) {
@@ -252,7 +256,7 @@ void Service::spread(ProcessId suspected)
             const ProcessId id = record->process(member);
             const process::Name name = name_of(id);
             if (name.jobid != job_ && id != suspected && !process::is_dead(name)) {
-                send(record->route(member), Topic::suspected, suspected, {});
+                send(record->route(member), Topic::suspected, suspected);
             }
         }
     }
@@ -267,19 +271,19 @@ void Service::forgive(ProcessId who)
 
 int Service::progress() noexcept
 {
-    if (process::news() == news_ && post_.all_sent()) {
+    if (!has_news() && post_.all_sent()) {
         return 0;
     }
-    if (opal_using_threads() && !mutex.try_lock()) {
+    if (opal_using_threads() && !detail::mutex.try_lock()) {
         return 0;
     }
-    if (depth == 0) {
+    if (detail::depth == 0) {
         const Lock lock;
         take_news();
         post_.reap();
     }
     if (opal_using_threads()) {
-        mutex.unlock();
+        detail::mutex.unlock();
     }
     return 0;
 }

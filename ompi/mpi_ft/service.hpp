@@ -25,17 +25,6 @@ struct Options {
     bool majority = false;
 };
 
-/// Held while anything below is used. May be nested. Whoever lets the outermost one go handles the
-/// messages that came meanwhile: sending one may bring others, and an agreement's actions must be
-/// carried out before the next message is looked at.
-class Lock {
-  public:
-    Lock();
-    ~Lock();
-    Lock(const Lock &) = delete;
-    Lock &operator=(const Lock &) = delete;
-};
-
 class Service {
   public:
     Options options;
@@ -45,7 +34,8 @@ class Service {
     void close() noexcept;
     bool is_open() const { return post_.is_open(); }
     /// Posts a letter; to nobody when there is no way any more.
-    void send(const Route &to, Topic topic, std::uint64_t key, std::span<const std::byte> body);
+    void send(const Route &to, Topic topic, std::uint64_t key);
+    void send(const Route &to, Topic topic, std::uint64_t key, const consensus::Message &message);
     Post &post() { return post_; }
 
     /// A communicator comes to be, and goes.
@@ -60,10 +50,18 @@ class Service {
     /// nullptr when the communicator is none of those.
     Record *find(ompi_communicator_t *comm) const;
 
-    void on_letter(Letter &&letter) { inbox_.push_back(std::move(letter)); }
+    /// A letter has come. \param lasting as of Post::Receiver
+    void on_letter(const Letter &letter, bool lasting);
     void handle_letters();
+    bool has_letters() const { return !inbox_.empty(); }
     /// Takes over what opal/process knows.
-    void take_news();
+    void take_news()
+    {
+        if (has_news()) {
+            take_over();
+        }
+    }
+    bool has_news() const { return process::news() != news_; }
     /// What another process said of this one was not agreed to.
     void forgive(ProcessId who);
     int progress() noexcept;
@@ -76,7 +74,8 @@ class Service {
     [[noreturn]] void stop_self() noexcept;
 
   private:
-    void handle(Letter &&letter);
+    void handle(const Letter &letter);
+    void take_over();
     void spread(ProcessId suspected);
 
     Post post_;
@@ -84,10 +83,11 @@ class Service {
     std::map<std::uint64_t, Record *> by_key_;
     std::map<std::uint64_t, std::uint32_t> sequences_;
     std::deque<std::unique_ptr<Record>> buried_; ///< of communicators that are gone
-    std::vector<Letter> early_;                  ///< for communicators that are not known here yet
-    std::deque<Letter> inbox_;
-    std::set<ProcessId> hearsay_; ///< unreachable for others
-    std::set<ProcessId> told_;    ///< of which this process has told the others
+    std::vector<KeptLetter> early_;              ///< for communicators that are not known here yet
+    std::deque<KeptLetter> inbox_;
+    mutable Record *recent_ = nullptr; ///< of those in records_ the one that was asked for last
+    std::set<ProcessId> hearsay_;      ///< unreachable for others
+    std::set<ProcessId> told_;         ///< of which this process has told the others
     std::uint64_t news_ = 0;
     std::size_t deaths_seen_ = 0;
     std::vector<process::Name> unreachable_seen_;
@@ -98,6 +98,41 @@ class Service {
     bool stopping_ = false;
 };
 
-Service &service() noexcept;
+namespace detail {
+extern Service *const the_service;
+extern std::recursive_mutex mutex;
+extern int depth; ///< of locks, one in another
+} // namespace detail
+
+inline Service &service() noexcept
+{
+    return *detail::the_service;
+}
+
+/// Held while anything of the above is used. May be nested. Whoever lets the outermost one go
+/// handles the messages that came meanwhile: sending one may bring others, and an agreement's
+/// actions must be carried out before the next message is looked at.
+class Lock {
+  public:
+    Lock()
+    {
+        if (opal_using_threads()) {
+            detail::mutex.lock();
+        }
+        ++detail::depth;
+    }
+    ~Lock()
+    {
+        if (detail::depth == 1 && service().has_letters()) {
+            service().handle_letters();
+        }
+        --detail::depth;
+        if (opal_using_threads()) {
+            detail::mutex.unlock();
+        }
+    }
+    Lock(const Lock &) = delete;
+    Lock &operator=(const Lock &) = delete;
+};
 
 } // namespace ft::validate

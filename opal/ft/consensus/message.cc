@@ -250,8 +250,16 @@ std::optional<Fields> fields(std::uint8_t kind)
 
 std::vector<std::byte> encode(const Message &m)
 {
-    std::vector<std::byte> bytes(length(m));
-    WireWriter out(bytes);
+    std::vector<std::byte> bytes;
+    encode(m, bytes);
+    return bytes;
+}
+
+void encode(const Message &m, std::vector<std::byte> &bytes)
+{
+    const std::size_t before = bytes.size();
+    bytes.resize(before + length(m));
+    WireWriter out(std::span<std::byte>(bytes).subspan(before));
     out.u8(version);
     out.u8(static_cast<std::uint8_t>(m.kind));
     out.u16(presence(m));
@@ -287,7 +295,6 @@ std::vector<std::byte> encode(const Message &m)
         put_set(out, value.acknowledged);
     }
     FT_ASSERT(out.ok() && out.remaining() == 0);
-    return bytes;
 }
 
 std::optional<Message> decode(std::span<const std::byte> bytes, Rank size)

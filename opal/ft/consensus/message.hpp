@@ -102,6 +102,8 @@ struct Message {
 
 /// The message as bytes.
 std::vector<std::byte> encode(const Message &message);
+/// The same behind what is in `bytes` already.
+void encode(const Message &message, std::vector<std::byte> &bytes);
 
 /// The message in `bytes`, for a group of `size` processes. Nothing if the bytes are no message:
 /// too short or too long, an unknown kind or version, a rank or position outside the group, a set

@@ -68,32 +68,23 @@ const std::vector<RankSet::Run> &RankSet::runs() const
     return runs_ ? *runs_ : no_runs;
 }
 
-Rank RankSet::count() const
+Rank RankSet::count_of(const Runs &runs)
 {
-    if (!runs_) {
-        return 0;
-    }
-    const Run &last = runs_->back();
+    const Run &last = runs.back();
     return last.before + (last.end - last.first);
 }
 
-bool RankSet::contains(Rank rank) const
+bool RankSet::contains_in(const Runs &runs, Rank rank)
 {
-    if (!runs_) {
-        return false;
-    }
-    const auto run = run_at(*runs_, rank);
-    return run != runs_->end() && run->first <= rank;
+    const auto run = run_at(runs, rank);
+    return run != runs.end() && run->first <= rank;
 }
 
-Rank RankSet::count_below(Rank rank) const
+Rank RankSet::count_below_in(const Runs &runs, Rank rank)
 {
-    if (!runs_) {
-        return 0;
-    }
-    const auto run = run_at(*runs_, rank);
-    if (run == runs_->end()) {
-        return count();
+    const auto run = run_at(runs, rank);
+    if (run == runs.end()) {
+        return count_of(runs);
     }
     return run->before + (rank > run->first ? rank - run->first : 0);
 }
@@ -103,25 +94,22 @@ Rank RankSet::count_in(Rank begin, Rank end) const
     return begin < end ? count_below(end) - count_below(begin) : 0;
 }
 
-Rank RankSet::absent(Rank k) const
+Rank RankSet::absent_in(const Runs &runs, Rank k)
 {
-    if (!runs_) {
-        return k;
-    }
     // Ranks absent before a run are run.first - run.before: this rises from run to run.
-    const auto run =
-        std::upper_bound(runs_->begin(), runs_->end(), k,
-                         [](Rank wanted, const Run &r) { return wanted < r.first - r.before; });
-    if (run == runs_->begin()) {
+    const auto run = std::upper_bound(runs.begin(), runs.end(), k, [](Rank wanted, const Run &r) {
+        return wanted < r.first - r.before;
+    });
+    if (run == runs.begin()) {
         return k;
     }
     const Run &last = *std::prev(run);
     return k + last.before + (last.end - last.first);
 }
 
-bool RankSet::is_subset_of(const RankSet &other) const
+bool RankSet::all_in(const RankSet &other) const
 {
-    if (runs_ == other.runs_ || !runs_) {
+    if (runs_ == other.runs_) {
         return true;
     }
     if (!other.runs_ || count() > other.count()) {
@@ -144,7 +132,7 @@ bool RankSet::insert(Rank rank)
     return unite(range(rank, rank + 1));
 }
 
-RankSet RankSet::united(const RankSet &other) const
+RankSet RankSet::merged(const RankSet &other) const
 {
     Builder builder;
     auto a = runs().begin();
@@ -157,7 +145,7 @@ RankSet RankSet::united(const RankSet &other) const
     return builder.take();
 }
 
-bool RankSet::unite(const RankSet &other)
+bool RankSet::take_in(const RankSet &other)
 {
     if (other.is_subset_of(*this)) {
         return false;
@@ -167,11 +155,8 @@ bool RankSet::unite(const RankSet &other)
     return true;
 }
 
-RankSet RankSet::minus(const RankSet &other) const
+RankSet RankSet::without(const RankSet &other) const
 {
-    if (!runs_ || !other.runs_) {
-        return *this;
-    }
     if (runs_ == other.runs_) {
         return {};
     }
@@ -190,11 +175,6 @@ RankSet RankSet::minus(const RankSet &other) const
     return builder.take();
 }
 
-RankSet RankSet::common(const RankSet &other) const
-{
-    return minus(minus(other));
-}
-
 std::vector<Rank> RankSet::members() const
 {
     std::vector<Rank> all;
@@ -205,11 +185,6 @@ std::vector<Rank> RankSet::members() const
         }
     }
     return all;
-}
-
-bool RankSet::operator==(const RankSet &other) const
-{
-    return runs_ == other.runs_ || runs() == other.runs();
 }
 
 } // namespace ft::consensus

@@ -35,33 +35,45 @@ class RankSet {
 
     bool empty() const { return runs_ == nullptr; }
     /// Number of members.
-    Rank count() const;
-    bool contains(Rank rank) const;
+    Rank count() const { return runs_ ? count_of(*runs_) : 0; }
+    bool contains(Rank rank) const { return runs_ && contains_in(*runs_, rank); }
     /// Members below `rank`.
-    Rank count_below(Rank rank) const;
+    Rank count_below(Rank rank) const { return runs_ ? count_below_in(*runs_, rank) : 0; }
     /// Members in begin .. end - 1.
     Rank count_in(Rank begin, Rank end) const;
     /// The k-th rank (from 0) that is not a member.
-    Rank absent(Rank k) const;
+    Rank absent(Rank k) const { return runs_ ? absent_in(*runs_, k) : k; }
     /// The lowest rank that is not a member.
     Rank lowest_absent() const { return absent(0); }
-    bool is_subset_of(const RankSet &other) const;
+    bool is_subset_of(const RankSet &other) const { return !runs_ || all_in(other); }
     bool intersects(const RankSet &other) const;
 
     /// Adds a rank; true if it was not a member.
     bool insert(Rank rank);
     /// Adds all of `other`; true if the set grew.
-    bool unite(const RankSet &other);
-    RankSet united(const RankSet &other) const;
-    RankSet minus(const RankSet &other) const;
-    RankSet common(const RankSet &other) const;
+    bool unite(const RankSet &other) { return other.runs_ && take_in(other); }
+    RankSet united(const RankSet &other) const
+    {
+        return !runs_ ? other : !other.runs_ ? *this : merged(other);
+    }
+    RankSet minus(const RankSet &other) const
+    {
+        return !runs_ || !other.runs_ ? *this : without(other);
+    }
+    RankSet common(const RankSet &other) const
+    {
+        return !runs_ || !other.runs_ ? RankSet{} : minus(minus(other));
+    }
 
     /// The runs in rising order, not touching each other.
     const std::vector<Run> &runs() const;
     /// The members in rising order.
     std::vector<Rank> members() const;
 
-    bool operator==(const RankSet &other) const;
+    bool operator==(const RankSet &other) const
+    {
+        return runs_ == other.runs_ || (runs_ && other.runs_ && *runs_ == *other.runs_);
+    }
 
     /// Builds a set from rising runs; runs that touch or overlap are joined.
     class Builder {
@@ -76,6 +88,15 @@ class RankSet {
   private:
     using Runs = std::vector<Run>;
     explicit RankSet(Runs runs);
+    // What is above for sets that are not empty: with no failure, nothing of it is called.
+    static Rank count_of(const Runs &runs);
+    static bool contains_in(const Runs &runs, Rank rank);
+    static Rank count_below_in(const Runs &runs, Rank rank);
+    static Rank absent_in(const Runs &runs, Rank k);
+    bool all_in(const RankSet &other) const;
+    bool take_in(const RankSet &other);
+    RankSet merged(const RankSet &other) const;
+    RankSet without(const RankSet &other) const;
     std::shared_ptr<const Runs> runs_;
 };
 
