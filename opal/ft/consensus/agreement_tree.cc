@@ -136,7 +136,9 @@ void Agreement::on_answer(Rank from, const Message &message, Actions &)
 {
     if (tree_.take_answer(from, message.number, message.stage)) {
         gather(message);
-        want_report_ = false; // what it tells of goes up with this process's own answer
+        // What it tells of goes up with this process's own answer; unless that it has told of is
+        // the loss of the process above.
+        want_report_ = want_report_ && tree_.orphaned();
     }
 }
 

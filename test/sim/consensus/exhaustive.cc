@@ -29,6 +29,11 @@ struct Search {
         ++runs;
         if (const std::string what = check(plan, run); !what.empty() && broken.empty()) {
             broken = what + " [" + describe(plan) + "]";
+            Plan again = plan;
+            again.watch = true;
+            for (const std::string &line : World(again).run().trace) {
+                broken += "\n# " + line;
+            }
         }
         see(run);
         for (Rank victim = first; more != 0 && victim < plan.members.size(); ++victim) {
@@ -59,22 +64,20 @@ const std::vector<std::vector<Time>> &schedules()
     return all;
 }
 
-const char *words(const Settings &s)
+std::string words(const Settings &s)
 {
-    if (s.algorithm == Algorithm::paper) {
-        return s.semantics == Semantics::strict ? "paper, strict" : "paper, loose";
-    }
-    return s.semantics == Semantics::strict ? "fast, strict" : "fast, loose";
+    return word(s.algorithm) + (s.semantics == Semantics::strict ? ", strict" : ", loose");
 }
 
 template <typename Do>
 void each_setting(Do act)
 {
-    for (const Algorithm algorithm : {Algorithm::paper, Algorithm::fast}) {
+    for (const Algorithm algorithm : {Algorithm::paper, Algorithm::fast, Algorithm::tree}) {
         for (const Semantics semantics : {Semantics::strict, Semantics::loose}) {
             Settings settings;
             settings.algorithm = algorithm;
             settings.semantics = semantics;
+            settings.fan_out = 2; // so that there are inner processes
             act(settings);
         }
     }
