@@ -200,6 +200,14 @@ Mode Record::mode() const
     return recognised_.empty() || stands_in_ ? Mode::stock : Mode::survivors;
 }
 
+/// The same at all members. Between jobs nobody knows of the other's nodes.
+consensus::Algorithm Record::algorithm() const
+{
+    const bool along_a_tree = service().crowded() && !foreign_ && size() > 2;
+    return service().options.algorithm.value_or(along_a_tree ? consensus::Algorithm::tree
+                                                             : consensus::Algorithm::fast);
+}
+
 Record::Call *Record::find_call(std::uint32_t sequence)
 {
     // It is among the latest, if not the last one.
@@ -219,8 +227,10 @@ Record::Call &Record::call(std::uint32_t sequence, Semantics wanted)
     auto fresh = spare_ ? std::move(spare_) : std::make_unique<Call>();
     Call &call = *fresh;
     consensus::Settings settings;
-    settings.algorithm = service().options.algorithm;
-    settings.majority = service().options.majority;
+    const Options &options = service().options;
+    settings.algorithm = algorithm();
+    settings.fan_out = options.fan_out;
+    settings.majority = options.majority;
     settings.semantics = wanted;
     call.sequence = sequence;
     call.semantics = wanted;

@@ -121,6 +121,7 @@ class Record {
         std::function<void(const Value &)> done;
         bool over = false; ///< decided, and told so
     };
+    consensus::Algorithm algorithm() const;
     Call *find_call(std::uint32_t sequence);
     Call &call(std::uint32_t sequence, Semantics semantics);
     /// Lets `input` tell the call's engine something, and does what it says. The call may be gone

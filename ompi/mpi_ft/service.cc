@@ -1,5 +1,8 @@
 #include "ompi/mpi_ft/service.hpp"
 
+#include <algorithm>
+#include <thread>
+
 #include "opal/mca/show_help.hpp"
 #include "opal/process/standing.hpp"
 
@@ -48,6 +51,8 @@ try {
         static_cast<std::uint32_t>(ompi_mpi_comm_world.comm.c_local_group->grp_proc_count);
     world_rank_ = static_cast<std::uint32_t>(ompi_mpi_comm_world.comm.c_my_rank);
     job_ = OMPI_PROC_MY_NAME->jobid;
+    const auto nodes = static_cast<std::uint32_t>(std::max(ompi_process_info.num_nodes, 1));
+    crowded_ = (world_size_ + nodes - 1) / nodes > std::thread::hardware_concurrency();
     const Lock lock;
     post_.open(receive_thunk);
     post_.listen_on(&ompi_mpi_comm_world.comm);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -20,7 +21,9 @@ namespace ft::validate {
 
 /// What the user of coll/validate has set.
 struct Options {
-    consensus::Algorithm algorithm = consensus::Algorithm::fast;
+    /// None: as the machine has cores for all, or not.
+    std::optional<consensus::Algorithm> algorithm;
+    std::uint32_t fan_out = consensus::most_fan_out; ///< of Algorithm::tree
     Semantics semantics = Semantics::strict;
     bool majority = false;
 };
@@ -49,6 +52,9 @@ class Service {
     void free(ompi_communicator_t *&comm) noexcept;
     /// nullptr when the communicator is none of those.
     Record *find(ompi_communicator_t *comm) const;
+    /// More processes of this job on a node than it has cores: as every process sees it alike,
+    /// where all nodes have as many.
+    bool crowded() const { return crowded_; }
 
     /// A letter has come. \param lasting as of Post::Receiver
     void on_letter(const Letter &letter, bool lasting);
@@ -95,6 +101,7 @@ class Service {
     std::uint32_t world_size_ = 0;
     std::uint32_t world_rank_ = 0;
     std::uint32_t job_ = 0;
+    bool crowded_ = false;
     bool stopping_ = false;
 };
 

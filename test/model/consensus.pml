@@ -7,6 +7,7 @@
  *
  * -DFAILS=2      how many may die            -DWRONG      one process is suspected though it lives
  * -DLOOSE        return in COMMIT            -DFAST       the exchange first, the three phases when it fails
+ * -DFAN=1        with it: along a tree, this many below each
  * -DNO_COMMIT, -DFORGET, -DNO_FENCE, -DNO_REPORT, -DACCEPT_ANY, -DANEW_ANYHOW
  *                mistakes that spin must find
  * -DREPLAY       does what a trace of the real engine says, and nothing else (replay.py)
@@ -81,7 +82,7 @@ hidden byte y_;
 hidden mtype kind;
 #ifdef FAST
 #define EXCHANGING (ME.exchanging && !ME.trouble)
-hidden byte w, d, steps;
+hidden byte w, d, steps, below;
 #else
 #define EXCHANGING false
 #endif
@@ -367,9 +368,7 @@ inline hear_undecided(f)
             :: !CAN_BEGIN_ANEW -> ME.trouble = 1
             :: else
             fi
-        :: s_ == ME.tag && t_ < QUESTION -> ME.got = ME.got | BIT(t_)
-        :: s_ == ME.tag && t_ > QUESTION -> ME.got2 = ME.got2 | BIT(t_ - 16)
-        :: else
+        :: else -> take_step(f)
         fi
     :: kind == report -> ME.trouble = 1
 #endif
@@ -431,6 +430,7 @@ inline call()
     fi;
 #ifdef FAST
     begin_exchange();
+    ME.trouble = CALLS_FOR_ROOT;
 #endif
     react()
 }

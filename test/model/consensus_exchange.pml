@@ -1,5 +1,6 @@
 /* The exchange (-DFAST): part of consensus.pml. Everybody hears from everybody in two sweeps of two steps, with no root;
- * begun anew when a death is confirmed. agreement_exchange.cc does the same. */
+ * begun anew when a death is confirmed. agreement_exchange.cc does the same. With -DFAN=n it goes along a tree:
+ * consensus_sweeps.pml. */
 /* Of a confirmed death everybody hears; who has accepted stays with what it has accepted. */
 #ifdef ANEW_ANYHOW
 #define CAN_BEGIN_ANEW (ME.exchanging && !ME.trouble && DOUBTED == 0)
@@ -17,6 +18,13 @@ inline begin_exchange()
     ME.sent2 = 0
 }
 
+#define LEFT (!HAS(ME.tag, 0) + !HAS(ME.tag, 1) + !HAS(ME.tag, 2) + (N > 3 && !HAS(ME.tag, 3)))
+#define QUESTION 15
+
+#ifdef FAN
+#include "consensus_sweeps.pml"
+#else
+
 /* w: who is so many places ahead in the ring. */
 inline ahead(places)
 {
@@ -33,9 +41,7 @@ inline ahead(places)
     od
 }
 
-#define LEFT (!HAS(ME.tag, 0) + !HAS(ME.tag, 1) + !HAS(ME.tag, 2) + (N > 3 && !HAS(ME.tag, 3)))
 #define HEARD(bits) (((bits) & 1) * (1 + (((bits) >> 1) & 1)))
-#define QUESTION 15
 
 /* One sweep as far as it goes: step k + 1 is taken when step k was heard. */
 inline sweep(sw_sent, sw_got, sw_which)
@@ -130,3 +136,15 @@ inline advance()
     :: else
     fi
 }
+
+/* An exchange of another's step. */
+inline take_step(f)
+{
+    if
+    :: t_ < QUESTION -> ME.got = ME.got | BIT(t_)
+    :: t_ > QUESTION -> ME.got2 = ME.got2 | BIT(t_ - 16)
+    :: else
+    fi
+}
+#define CALLS_FOR_ROOT 0
+#endif

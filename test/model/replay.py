@@ -25,7 +25,9 @@ TRACES = os.path.join(BUILD, "test", "sim", "consensus", "consensus_traces")
 
 NOTHING, ANY = 255, 254
 CALLS, HEARS, IS_SURE, DIES = 0, 1, 2, 3
-EXCHANGED, ATTEMPTS, QUESTION = 1, 16, 31
+EXCHANGED, ATTEMPTS = 1, 16
+# What the engine calls the steps up and down a tree, and its question, is in the model 13, 14 and 15.
+UP, DOWN, QUESTION, EARLIER = 29, 30, 31, 16
 # spin numbers the words of an mtype from the last one on.
 KINDS = {word: 8 - i for i, word in enumerate(
     ("ballot", "commit", "decide", "answer", "report", "halt", "halted", "exchange"))}
@@ -51,7 +53,7 @@ class Message:
         under = 0 if value == NOTHING else self.number(*map(int, words[10:13])) or EXCHANGED
         self.tree, self.yes, self.set, self.value, self.under = number, 0, suspects, NOTHING, 0
         if self.kind == "exchange":
-            self.tree = 15 if step == QUESTION else 16 * stage + step
+            self.tree = 16 * stage + (step if step < UP else step - EARLIER)
         elif self.kind == "commit":
             self.value = value
         elif self.kind == "decide":
@@ -82,8 +84,10 @@ class Trace:
     """One trace: what the model needs to know of it, and the tape."""
 
     def __init__(self, lines):
-        _, self.seed, size, algorithm, semantics, old = lines[0].split()
-        self.size, self.fast, self.loose = int(size), algorithm == "exchange", semantics == "loose"
+        _, self.seed, size, self.algorithm, fan_out, semantics, old = lines[0].split()
+        self.size, self.loose = int(size), semantics == "loose"
+        self.defines = {"paper": [], "fast": ["FAST"], "tree": ["FAST", "FAN " + fan_out]}[self.algorithm]
+        self.kind = f"{self.algorithm}{fan_out if self.algorithm == 'tree' else ''} {semantics} {size}"
         self.steps = []
         dead = self.old = int(old)
         called, waiting, returned = set(), {}, {}
@@ -138,7 +142,7 @@ class Trace:
 
     def promela(self):
         """The model with this tape."""
-        defines = [f"N {self.size}", "REPLAY", *(["FAST"] if self.fast else []), *(["LOOSE"] if self.loose else [])]
+        defines = [f"N {self.size}", "REPLAY", *self.defines, *(["LOOSE"] if self.loose else [])]
         tape = self.tape()
         lines = [f"#define {define}" for define in [*defines, f"LENGTH {len(tape)}", f"OLD_DEAD {self.old}"]]
         load = "; ".join(f"tape[{i}] = {value}" for i, value in enumerate(tape))
@@ -215,12 +219,12 @@ def main():
         altered = [(trace, what) for trace in victims if (what := alter(trace, rng))]
         refused = list(pool.map(replay, [trace for trace, _ in altered]))
     passed = [f"seed {trace.seed}, {what}" for (trace, what), words in zip(altered, refused) if not words]
-    kinds = {f"{'exchange' if t.fast else 'paper'} {'loose' if t.loose else 'strict'} {t.size}" for t in traces}
+    kinds = {t.kind for t in traces}
     died = sum(any(s.died for s in t.steps) for t in traces)
     results = [
         (traces and not bad, f"{len(traces)} traces from seed {first}, {steps} steps: the model does at each what the engine "
          "did"),
-        (len(kinds) == 8 and died * 3 > len(traces), f"with deaths {died}; {', '.join(sorted(kinds))} processes"),
+        (len(kinds) == 16 and died * 3 > len(traces), f"with deaths {died}; {', '.join(sorted(kinds))} processes"),
         (unfit * 20 <= count, f"{unfit} traces have what the model has no word for"),
         (altered and not passed, f"{len(altered)} altered traces are refused")]
     for number, (good, words) in enumerate(results, 1):

@@ -11,12 +11,23 @@ Agreement::Agreement(Rank self, InstanceId id, const Settings &settings,
     : self_(self), id_(id), settings_(settings), shape_(std::move(shape))
 {
     FT_ASSERT(shape_ != nullptr && self_ < shape_->size());
+    FT_ASSERT(settings_.fan_out - 1 < most_fan_out);
 }
 
 void Agreement::send(Rank to, Message message, Actions &out) const
 {
     message.instance = id_;
     out.push_back({Action::Kind::send, to, std::move(message)});
+}
+
+/// A message that is written where it lies.
+Message &Agreement::begin_send(Rank to, Kind kind, Actions &out) const
+{
+    Action &action = out.emplace_back();
+    action.to = to;
+    action.message.kind = kind;
+    action.message.instance = id_;
+    return action.message;
 }
 
 void Agreement::start(const Contribution &brought, Actions &out)
@@ -37,7 +48,7 @@ void Agreement::start(const Contribution &brought, Actions &out)
         return;
     }
     want_report_ = !unconfirmed().empty();
-    if (settings_.algorithm == Algorithm::fast) {
+    if (settings_.algorithm != Algorithm::paper) {
         begin_exchange(out);
     }
     react(out);

@@ -35,7 +35,14 @@ enum class Algorithm : std::uint8_t {
     /// one) in which everybody hears from everybody, begun anew after a death. The paper's phases
     /// when that does not do.
     fast,
+    /// The same along a tree that all know: up and down it twice (loose: once). Half as long again
+    /// and more where each process has a core, but 4 (n - 1) messages (loose: 2 (n - 1)) in place
+    /// of 2 n log2(n): better where many share a core, which costs the work of all of them.
+    tree,
 };
+
+/// The most that Settings::fan_out may be.
+inline constexpr std::uint32_t most_fan_out = 31;
 
 /// When a process may return.
 enum class Semantics : std::uint8_t {
@@ -70,6 +77,8 @@ enum class Mutation : std::uint8_t {
 struct Settings {
     Algorithm algorithm = Algorithm::fast;
     Semantics semantics = Semantics::strict;
+    /// Algorithm::tree: how many are directly below each, 1 .. most_fan_out. The same for all.
+    std::uint32_t fan_out = most_fan_out;
     /// A process stops itself when those it suspects without confirmation are more than those left
     /// (or as many, and the lowest rank is among them). Keeps the two halves of a parted network
     /// from deciding both; costs the ability to survive the unconfirmed failure of a majority.
@@ -134,13 +143,15 @@ class Agreement {
         RankSet acknowledged;
         std::optional<Accepted> accepted;
     };
-    /// The fast path (agreement_exchange.cc).
+    /// The fast path (agreement_exchange.cc, agreement_sweeps.cc).
     struct Exchange {
         bool active = false;
         bool ask = false; ///< begun anew: some may have returned from the one before
         std::uint8_t steps = 0;
-        std::uint8_t sent[2] = {0, 0};
-        std::uint32_t got[2] = {0, 0};
+        std::uint8_t sent[2] = {0, 0}; ///< steps; of a tree, ways
+        std::uint32_t got[2] = {0, 0}; ///< a bit for each step; of a tree, for each neighbour
+        Rank alive = 0;                ///< how many are outside the tag
+        Rank place = 0;                ///< this process's among them, in the order of positions
         RankSet tag;
         RankSet tag_positions;
         std::uint64_t flags = ~std::uint64_t{0};
@@ -165,6 +176,7 @@ class Agreement {
     bool fence_open() const;
     RankSet unconfirmed() const { return suspects_.minus(confirmed_); }
     void send(Rank to, Message message, Actions &out) const;
+    Message &begin_send(Rank to, Kind kind, Actions &out) const;
 
     // agreement_tree.cc
     void lead(Actions &out);
@@ -185,12 +197,30 @@ class Agreement {
     void prepare_exchange();
     bool can_begin_anew() const;
     void on_exchange(Rank from, const Message &message, Actions &out);
+    void call_for_root();
     void advance_exchange(Actions &out);
-    Rank at_distance(std::uint64_t places) const;
-    Rank exchange_partner(unsigned step) const { return at_distance(std::uint64_t{1} << step); }
-    void send_exchange(Stage stage, unsigned step, Actions &out);
+    void accept_exchanged();
+    Rank at_place(std::uint64_t place) const;
+    Rank exchange_partner(unsigned step) const
+    {
+        return at_place(exchange_.place + (std::uint64_t{1} << step));
+    }
+    void send_exchange(Rank to, Stage stage, std::uint8_t step, Actions &out) const;
+    void ask(Rank whom, Actions &out) const;
     void release_partners(Actions &out);
     void ask_those_behind(Actions &out);
+
+    // agreement_sweeps.cc
+    void advance_sweeps(Actions &out);
+    std::uint32_t neighbour_bit(Rank from, std::uint8_t step) const;
+    Rank above() const { return at_place((exchange_.place - 1) / settings_.fan_out); }
+    std::uint64_t first_below() const
+    {
+        return std::uint64_t{exchange_.place} * settings_.fan_out + 1;
+    }
+    std::uint32_t count_below() const;
+    void release_neighbours(Actions &out);
+    void ask_neighbours(Actions &out);
 
     const Rank self_;
     const InstanceId id_;

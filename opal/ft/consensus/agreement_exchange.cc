@@ -11,28 +11,25 @@
 
 namespace ft::consensus {
 
-namespace {
-
-/// No group is so large that it takes this step.
-constexpr std::uint8_t no_step = 31;
-
-} // namespace
-
 void Agreement::begin_exchange(Actions &out)
 {
     prepare_exchange();
-    trouble_ = false;
+    // Around the ring a suspicion travels with the steps. What waits at the top of a tree would
+    // tell nobody.
+    trouble_ = settings_.algorithm == Algorithm::tree && !unconfirmed().empty();
     advance_exchange(out);
 }
 
 void Agreement::prepare_exchange()
 {
-    const Rank alive = shape_->size() - suspects_.count();
     exchange_ = {};
     exchange_.active = true;
     exchange_.tag = suspects_;
     exchange_.tag_positions = shape_->positions(suspects_);
-    exchange_.steps = static_cast<std::uint8_t>(std::bit_width(alive - 1));
+    const Rank at = shape_->position_of(self_);
+    exchange_.alive = shape_->size() - suspects_.count();
+    exchange_.place = at - exchange_.tag_positions.count_below(at);
+    exchange_.steps = static_cast<std::uint8_t>(std::bit_width(exchange_.alive - 1));
     exchange_.flags = flags_;
     exchange_.acknowledged = acknowledged_;
 }
@@ -45,32 +42,37 @@ bool Agreement::can_begin_anew() const
     return exchange_.active && !accepted_ && !trouble_ && confirmed_ == suspects_;
 }
 
-/// Who is so many places ahead among those outside the tag, in the order of positions: the first
+/// Who has this place in the ring of those outside the tag, in the order of positions: the first
 /// steps stay within a node where the node's processes are neighbours.
-Rank Agreement::at_distance(std::uint64_t places) const
+Rank Agreement::at_place(std::uint64_t place) const
 {
-    const RankSet &dead = exchange_.tag_positions;
-    const Rank alive = shape_->size() - dead.count();
-    const Rank at = shape_->position_of(self_);
-    const Rank mine = at - dead.count_below(at);
-    return shape_->rank_at(dead.absent(static_cast<Rank>((mine + places) % alive)));
+    while (place >= exchange_.alive) {
+        place -= exchange_.alive; // once round at most
+    }
+    return shape_->rank_at(exchange_.tag_positions.absent(static_cast<Rank>(place)));
 }
 
-void Agreement::send_exchange(Stage stage, unsigned step, Actions &out)
+void Agreement::send_exchange(Rank to, Stage stage, std::uint8_t step, Actions &out) const
 {
-    Message message(Kind::exchange);
+    Message &message = begin_send(to, Kind::exchange, out);
     message.stage = stage;
-    message.step = static_cast<std::uint8_t>(step);
+    message.step = step;
     message.suspects = exchange_.tag;
     message.unconfirmed = exchange_.tag.minus(confirmed_);
     if (stage == Stage::ballot) {
         message.flags = exchange_.flags;
         message.acknowledged = exchange_.acknowledged;
     }
-    send(exchange_partner(step), std::move(message), out);
 }
 
-void Agreement::on_exchange(Rank, const Message &message, Actions &out)
+/// The exchange cannot come to its end: only a root can bring everybody to one set.
+void Agreement::call_for_root()
+{
+    trouble_ = true;
+    want_report_ = true;
+}
+
+void Agreement::on_exchange(Rank from, const Message &message, Actions &out)
 {
     if (!exchange_.active) {
         return; // a tree is on its way to the sender, too
@@ -79,15 +81,24 @@ void Agreement::on_exchange(Rank, const Message &message, Actions &out)
         if (can_begin_anew()) {
             return; // the sender is going to hear of what it lacks, and to begin anew
         }
-        // The two count different rings. Only a root can bring everybody to one set.
-        trouble_ = true;
-        want_report_ = true;
+        call_for_root(); // the two count different rings
         return;
     }
     if (message.step == no_step) {
         return; // a question to those who have returned
     }
-    exchange_.got[static_cast<unsigned>(message.stage)] |= 1U << message.step;
+    std::uint32_t bit = std::uint32_t{1} << message.step;
+    const bool sweeps = message.step == step_up || message.step == step_down;
+    if (sweeps && settings_.algorithm == Algorithm::tree) {
+        bit = neighbour_bit(from, message.step);
+    } else if (sweeps || settings_.algorithm == Algorithm::tree) {
+        bit = 0; // the processes were not told the same
+    }
+    if (bit == 0) {
+        call_for_root();
+        return;
+    }
+    exchange_.got[static_cast<unsigned>(message.stage)] |= bit;
     if (message.stage == Stage::ballot) {
         // Hearing more than this step's share early does no harm: AND and intersection do not mind.
         exchange_.flags &= message.flags;
@@ -96,17 +107,26 @@ void Agreement::on_exchange(Rank, const Message &message, Actions &out)
     advance_exchange(out);
 }
 
+void Agreement::accept_exchanged()
+{
+    if (!accepted_) {
+        accepted_ = Accepted{{}, {exchange_.tag, exchange_.flags, exchange_.acknowledged}};
+    }
+}
+
 void Agreement::advance_exchange(Actions &out)
 {
+    if (settings_.algorithm == Algorithm::tree) {
+        advance_sweeps(out);
+        return;
+    }
     if (std::exchange(exchange_.ask, false) && settings_.mutation != Mutation::ask_nobody) {
         ask_those_behind(out);
     }
     for (const Stage stage : {Stage::ballot, Stage::commit}) {
         const auto sweep = static_cast<unsigned>(stage);
         if (stage == Stage::commit) {
-            if (!accepted_) {
-                accepted_ = Accepted{{}, {exchange_.tag, exchange_.flags, exchange_.acknowledged}};
-            }
+            accept_exchanged();
             if (settings_.semantics == Semantics::loose ||
                 settings_.mutation == Mutation::return_at_commit) {
                 break;
@@ -117,8 +137,8 @@ void Agreement::advance_exchange(Actions &out)
         }
         const unsigned heard = static_cast<unsigned>(std::countr_one(exchange_.got[sweep]));
         while (exchange_.sent[sweep] < exchange_.steps && exchange_.sent[sweep] <= heard) {
-            send_exchange(stage, exchange_.sent[sweep], out);
-            ++exchange_.sent[sweep];
+            const std::uint8_t step = exchange_.sent[sweep]++;
+            send_exchange(exchange_partner(step), stage, step, out);
         }
         if (heard < exchange_.steps) {
             return;
@@ -130,6 +150,10 @@ void Agreement::advance_exchange(Actions &out)
 /// Decided by other means while others may still count on this process's steps.
 void Agreement::release_partners(Actions &out)
 {
+    if (settings_.algorithm == Algorithm::tree) {
+        release_neighbours(out);
+        return;
+    }
     const bool strict = settings_.semantics == Semantics::strict;
     for (unsigned step = 0; step < exchange_.steps; ++step) {
         if (exchange_.sent[0] <= step || (strict && exchange_.sent[1] <= step)) {
@@ -143,13 +167,16 @@ void Agreement::release_partners(Actions &out)
 /// returned knows that all have accepted, and then nobody begins anew.)
 void Agreement::ask_those_behind(Actions &out)
 {
-    Message question(Kind::exchange);
+    for (unsigned step = 0; step < exchange_.steps; ++step) {
+        ask(at_place(exchange_.place + exchange_.alive - (std::uint64_t{1} << step)), out);
+    }
+}
+
+void Agreement::ask(Rank whom, Actions &out) const
+{
+    Message &question = begin_send(whom, Kind::exchange, out);
     question.step = no_step;
     question.suspects = exchange_.tag;
-    const Rank alive = shape_->size() - exchange_.tag.count();
-    for (unsigned step = 0; step < exchange_.steps; ++step) {
-        send(at_distance(alive - (std::uint64_t{1} << step)), question, out);
-    }
 }
 
 } // namespace ft::consensus

@@ -66,6 +66,13 @@ enum class Kind : std::uint8_t {
     stopped = 9,  ///< I have stopped: hold me for failed
 };
 
+/// Steps of an exchange that are not numbers: along a tree, to the process above, with what all
+/// below have brought, and to those below, with what all have; and no step, but a question to who
+/// has returned.
+inline constexpr std::uint8_t step_up = 29;
+inline constexpr std::uint8_t step_down = 30;
+inline constexpr std::uint8_t no_step = 31;
+
 /// Which sweep of a tree a message belongs to.
 enum class Stage : std::uint8_t { ballot = 0, commit = 1 };
 
@@ -81,7 +88,7 @@ struct Message {
     std::optional<Range> below;
     /// answer: the sweep answered. exchange: ballot is the first, commit the second sweep.
     Stage stage = Stage::ballot;
-    /// exchange: which step of the sweep, 0 .. 30; 31: no step, but a question to who has returned.
+    /// exchange: which step of the sweep, 0 .. 28, or one of those below.
     std::uint8_t step = 0;
     /// answer: accepted by the whole subtree.
     bool ok = false;

@@ -103,6 +103,14 @@ def loose_by_info():
     check(fragments[1] < 0.75 * fragments[0], f"fragments sent, strict and loose: {fragments}")
 
 
+def exchanges():
+    """The exchange around a ring and along a tree, whatever the machine is"""
+    for more in ({"coll_validate_algorithm": "fast"}, {"coll_validate_algorithm": "tree", "coll_validate_fan_out": 2}):
+        agree(5, "0,3", "during", **more)
+        agree(4, "1", "known", **more)
+        agree(4, "1", "during", coll_validate_semantics="loose", **more)
+
+
 def papers():
     """The paper's own five sweeps"""
     agree(5, "0,3", "during", coll_validate_algorithm="paper")
@@ -115,7 +123,7 @@ def papers_calm():
 
 
 CALM = [no_failure, alone, papers_calm]
-WITH_DEATHS = [known, before, during, later, all_but_one, loose, loose_by_info, papers]
+WITH_DEATHS = [known, before, during, later, all_but_one, loose, loose_by_info, exchanges, papers]
 
 if sys.argv[1:] == ["tcp"]:
     main([over_tcp])

@@ -22,13 +22,16 @@ PROGRAM = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "kills")
 RANKS = 8
 DEADLINE = 60
 BTLS = ("vader,self", "tcp,self")
+ALGORITHMS = ("auto", "fast", "tree", "chain", "paper")
 
 
 def one_run(seed):
     """One job. Gives the number of ranks killed and of calls compared."""
     own = {"pml": "dr", "btl": BTLS[seed % len(BTLS)], "errmgr": "radixft"}
-    if seed % 5 == 4:
-        own["coll_validate_algorithm"] = "paper"
+    algorithm = ALGORITHMS[seed % len(ALGORITHMS)]
+    if algorithm == "chain":
+        own["coll_validate_fan_out"] = 1
+    own["coll_validate_algorithm"] = algorithm.replace("chain", "tree")
     least = 1 + seed % 3
     command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(RANKS), *ftmpi.mca(own), PROGRAM,
                str(seed), str(least)]

@@ -116,7 +116,9 @@ Plan plan_of(std::uint64_t seed, const Swarm &swarm)
     Rng rng(seed);
     const Rank size = draw_size(rng, swarm.most);
     Settings settings;
-    settings.algorithm = rng.chance(0.5) ? Algorithm::paper : Algorithm::fast;
+    constexpr Algorithm algorithms[] = {Algorithm::paper, Algorithm::fast, Algorithm::tree};
+    settings.algorithm = algorithms[rng.below(3)];
+    settings.fan_out = 1 + static_cast<std::uint32_t>(rng.below(rng.chance(0.7) ? 4 : 31));
     settings.semantics = rng.chance(0.5) ? Semantics::strict : Semantics::loose;
     settings.mutation = swarm.mutation;
     Plan plan = calm_plan(size, settings);
@@ -161,10 +163,23 @@ Plan plan_of(std::uint64_t seed, const Swarm &swarm)
     return plan;
 }
 
+std::string word(Algorithm algorithm)
+{
+    switch (algorithm) {
+    case Algorithm::paper:
+        return "paper";
+    case Algorithm::fast:
+        return "fast";
+    case Algorithm::tree:
+        return "tree";
+    }
+    return "?";
+}
+
 std::string describe(const Plan &plan)
 {
     std::string text = std::to_string(plan.members.size()) + " processes, ";
-    text += plan.settings.algorithm == Algorithm::paper ? "paper, " : "fast, ";
+    text += word(plan.settings.algorithm) + " " + std::to_string(plan.settings.fan_out) + ", ";
     text += plan.settings.semantics == Semantics::strict ? "strict" : "loose";
     text += plan.node_of.empty() ? "" : ", by node";
     for (Rank rank = 0; rank < plan.members.size(); ++rank) {

@@ -20,6 +20,9 @@ Plan plan_of(std::uint64_t seed, const Swarm &swarm);
 /// `size` processes that call at once, know of nobody's death, and live.
 Plan calm_plan(Rank size, const Settings &settings);
 
+/// What golden scripts and traces call it.
+std::string word(Algorithm algorithm);
+
 /// A plan in one line.
 std::string describe(const Plan &plan);
 

@@ -1,9 +1,10 @@
 // Writes what the real engine does, for test/model/replay.py to hold against the model that spin
 // checks: consensus_traces FIRST COUNT. Groups of three, and of four of which one has died before,
-// whose trees are flat as the model's are; the paper's algorithm or the exchange, strict and loose;
-// up to two die, between any two of their actions or at any time.
+// whose trees are flat as the model's are; the paper's algorithm, the exchange, or that along a
+// tree, which is a chain or flat; strict and loose; up to two die, between any two of their actions
+// or at any time.
 //
-//   trace SEED SIZE paper|exchange strict|loose OLD-DEAD
+//   trace SEED SIZE paper|fast|tree FAN-OUT strict|loose OLD-DEAD
 //   step WHO call SET | hear FROM MESSAGE | sure SET | die
 //   send TO MESSAGE
 //   return SET
@@ -47,7 +48,9 @@ Plan draw(std::uint64_t seed)
 {
     ft::base::Rng rng(seed);
     Settings settings;
-    settings.algorithm = rng.chance(0.5) ? Algorithm::paper : Algorithm::fast;
+    constexpr Algorithm algorithms[] = {Algorithm::paper, Algorithm::fast, Algorithm::tree};
+    settings.algorithm = algorithms[rng.below(3)];
+    settings.fan_out = rng.chance(0.5) ? 1 : 2;
     settings.semantics = rng.chance(0.5) ? Semantics::strict : Semantics::loose;
     const Rank size = rng.chance(0.3) ? 4 : 3;
     Plan plan = calm_plan(size, settings);
@@ -89,9 +92,8 @@ void print(const Plan &plan, const Run &run)
     for (Rank rank = 0; rank < plan.members.size(); ++rank) {
         old |= plan.members[rank].starts == never ? 1U << rank : 0U;
     }
-    std::printf("trace %llu %zu %s %s %u\n", static_cast<unsigned long long>(plan.seed),
-                plan.members.size(),
-                plan.settings.algorithm == Algorithm::paper ? "paper" : "exchange",
+    std::printf("trace %llu %zu %s %u %s %u\n", static_cast<unsigned long long>(plan.seed),
+                plan.members.size(), word(plan.settings.algorithm).c_str(), plan.settings.fan_out,
                 plan.settings.semantics == Semantics::strict ? "strict" : "loose", old);
     for (const Step &step : run.steps) {
         std::printf("step %u ", step.who);

@@ -126,8 +126,12 @@ class Player {
     {
         const auto size = static_cast<Rank>(std::stoul(line.substr(line.find("of ") + 3)));
         Settings settings;
-        settings.algorithm =
-            line.find("paper") != std::string::npos ? Algorithm::paper : Algorithm::fast;
+        settings.algorithm = line.find("paper") != std::string::npos  ? Algorithm::paper
+                             : line.find("tree") != std::string::npos ? Algorithm::tree
+                                                                      : Algorithm::fast;
+        if (const std::string fan_out = after(line, "fan-out "); !fan_out.empty()) {
+            settings.fan_out = static_cast<std::uint32_t>(std::stoul(fan_out));
+        }
         settings.semantics =
             line.find("loose") != std::string::npos ? Semantics::loose : Semantics::strict;
         settings.majority = line.find("majority") != std::string::npos;

@@ -44,19 +44,19 @@ int count(const Actions &actions, Kind kind)
 void alone_in_the_group_returns_at_once(void **)
 {
     int returns = 0;
-    for (const Algorithm algorithm : {Algorithm::paper, Algorithm::fast}) {
+    for (const Algorithm algorithm : {Algorithm::paper, Algorithm::fast, Algorithm::tree}) {
         Agreement engine = make(0, 1, algorithm);
         Actions out;
         engine.start({}, out);
         returns += out.size() == 1 ? count(out, Action::Kind::decide) : 0;
     }
-    assert_int_equal(returns, 2);
+    assert_int_equal(returns, 3);
 }
 
 void the_last_survivor_returns_at_once(void **)
 {
     bool good = true;
-    for (const Algorithm algorithm : {Algorithm::paper, Algorithm::fast}) {
+    for (const Algorithm algorithm : {Algorithm::paper, Algorithm::fast, Algorithm::tree}) {
         Agreement engine = make(3, 5, algorithm);
         Actions out;
         Contribution brought;
