@@ -16,14 +16,19 @@ import fttap  # noqa: E402
 PROGRAM = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "fragments")
 DEADLINE_SECONDS = 40
 STOCK = 131072
+SMALL = 65536
 LARGE = 524288
 RENDEZVOUS = 1
 
 
 def run(*arguments, program=(), **environment):
     """{word: number} of what the program printed."""
-    command = [os.environ.get("FT_MPIRUN", "mpirun"), "--oversubscribe", "-n", "2", "--mca", "btl", "tcp,self", *arguments,
-               PROGRAM, *program]
+    return finish(["-n", "2", "--mca", "btl", "tcp,self", *arguments, PROGRAM, *program], **environment)
+
+
+def finish(arguments, **environment):
+    """The same, with mpirun's arguments whole."""
+    command = [os.environ.get("FT_MPIRUN", "mpirun"), "--oversubscribe", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
                           timeout=DEADLINE_SECONDS, env={**os.environ, **environment})
     fttap.check(done.returncode == 0, f"exit code {done.returncode}: {' '.join(command)}\n{done.stdout}")
@@ -58,6 +63,21 @@ def as_set():
     fttap.check(found["max_send_size"] == 4 * LARGE, f"{found}")
 
 
+def unlike():
+    """between processes with different values the smaller one holds, whoever has it"""
+    def with_sizes(*sizes):
+        arguments = []
+        for size in sizes:
+            # mpirun's --mca is for all of them
+            set_here = ["env", f"OMPI_MCA_btl_tcp_max_send_size={size}"] if size else []
+            arguments += [*([":"] if arguments else []), "-n", "1", *set_here, PROGRAM]
+        return finish(["--mca", "pml", "dr", "--mca", "btl", "tcp,self", *arguments])
+
+    for sizes in ((None, SMALL), (SMALL, None)):
+        found = with_sizes(*sizes)
+        fttap.check(found["fragments"] >= 1048576 // SMALL + RENDEZVOUS, f"{sizes}: {found}")
+
+
 def others():
     """jobs that do not name dr are as they were"""
     for arguments in ([], ["--mca", "pml", "ob1"], ["--mca", "pml", "^dr"], ["--mca", "pml", "ob1,dr"]):
@@ -65,4 +85,4 @@ def others():
         fttap.check(found["max_send_size"] == STOCK and "fragments" not in found, f"{arguments}: {found}")
 
 
-fttap.main([named, in_file, as_set, others])
+fttap.main([named, in_file, as_set, unlike, others])

@@ -5,6 +5,7 @@
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peer_limits.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "opal/mca/hand_over.hpp"
 #include "opal/mca/show_help.hpp"
@@ -121,11 +122,12 @@ bool copies_anyway(const char *name) noexcept
            std::strcmp(name, "self") == 0;
 }
 
-bool usable(const mca_bml_base_btl_t &candidate) noexcept
+/// \param carried largest fragment that both ends can take, bytes
+bool usable(const mca_bml_base_btl_t &candidate, std::size_t carried) noexcept
 {
     const mca_btl_base_module_t *btl = candidate.btl;
-    if (btl->btl_max_send_size < fragment_overhead + least_payload) {
-        const std::string size = std::to_string(btl->btl_max_send_size);
+    if (carried < fragment_overhead + least_payload) {
+        const std::string size = std::to_string(carried);
         const std::string needed = std::to_string(fragment_overhead + least_payload);
         const char *name = component_name(btl);
         ft::mca::show_help("help-pml-dr.txt", "fragment too large", name, size.c_str(),
@@ -166,13 +168,16 @@ bool add_paths(PeerState &peer, base::Time present)
     if (endpoint == nullptr) {
         return false;
     }
+    const PeerLimits limits(peer.proc->super.proc_name);
     std::size_t eager = SIZE_MAX;
     for (std::size_t i = 0; i < mca_bml_base_btl_array_get_size(&endpoint->btl_send); ++i) {
         const mca_bml_base_btl_t &way = *mca_bml_base_btl_array_get_index(&endpoint->btl_send, i);
-        if (!usable(way)) {
+        mca_btl_base_module_t *btl = way.btl;
+        const std::size_t carried =
+            std::min(btl->btl_max_send_size, limits.over(component_name(btl)));
+        if (!usable(way, carried)) {
             continue;
         }
-        mca_btl_base_module_t *btl = way.btl;
         auto path = std::make_unique<BtlPath>();
         path->peer = &peer;
         path->btl = btl;
@@ -189,8 +194,7 @@ bool add_paths(PeerState &peer, base::Time present)
         info.bandwidth = std::max(btl->btl_bandwidth, 1U) / 8000.0;
         info.latency = base::Duration::from_us(btl->btl_latency);
         info.max_fragment_bytes = static_cast<std::uint32_t>(
-            std::min<std::size_t>(btl->btl_max_send_size - fragment_overhead, UINT32_MAX) &
-            ~std::size_t{15});
+            std::min<std::size_t>(carried - fragment_overhead, UINT32_MAX) & ~std::size_t{15});
         info.checksum_payload = path->checksum;
         info.unreliable = (btl->btl_flags & mca::btl_flag_unreliable) != 0;
         info.keeps_order = std::strcmp(component_name(btl), "tcp") == 0; // a stream of bytes

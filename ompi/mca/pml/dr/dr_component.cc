@@ -7,6 +7,7 @@
 #include "ompi/mca/pml/dr/drain.hpp"
 #include "ompi/mca/pml/dr/local_help.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
+#include "ompi/mca/pml/dr/peer_limits.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/progress.hpp"
 #include "ompi/mca/pml/dr/pvars.hpp"
@@ -82,6 +83,7 @@ mca_pml_base_module_t *init(int *priority, bool progress_threads, bool mpi_threa
         return nullptr;
     }
     let_btls_stand_side_by_side();
+    publish_limits();
     mca_btl_base_selected_module_t *selected = nullptr;
     OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
     {
