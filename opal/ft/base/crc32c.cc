@@ -63,16 +63,31 @@ __attribute__((target("sse4.2"))) std::uint32_t sum_short(std::uint32_t state,
     std::uint64_t wide = state;
     const std::byte *at = data.data();
     std::size_t left = data.size();
-    for (; left >= sizeof wide; left -= sizeof wide, at += sizeof wide) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, at, sizeof word);
-        wide = _mm_crc32_u64(wide, word);
+    const auto word = [](const std::byte *from) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
+    };
+    for (; left >= 2 * sizeof wide; left -= 2 * sizeof wide, at += 2 * sizeof wide) {
+        wide = _mm_crc32_u64(wide, word(at));
+        wide = _mm_crc32_u64(wide, word(at + sizeof wide));
+    }
+    if (left >= sizeof wide) {
+        wide = _mm_crc32_u64(wide, word(at));
+        left -= sizeof wide;
+        at += sizeof wide;
     }
     auto narrow = static_cast<std::uint32_t>(wide);
     for (; left != 0; --left, ++at) {
         narrow = _mm_crc32_u8(narrow, std::to_integer<unsigned char>(*at));
     }
     return narrow;
+}
+
+__attribute__((target("sse4.2"))) std::uint32_t sum_two_short(std::span<const std::byte> first,
+                                                              std::span<const std::byte> second)
+{
+    return ~sum_short(sum_short(0xffffffffU, first), second);
 }
 
 #endif
@@ -102,6 +117,16 @@ Crc32c &Crc32c::update(std::span<const std::byte> data)
 std::uint32_t crc32c(std::span<const std::byte> data)
 {
     return Crc32c().update(data).value();
+}
+
+std::uint32_t crc32c(std::span<const std::byte> first, std::span<const std::byte> second)
+{
+#if defined(__x86_64__)
+    if (first.size() <= short_run && second.size() <= short_run && have_instruction) {
+        return sum_two_short(first, second);
+    }
+#endif
+    return Crc32c().update(first).update(second).value();
 }
 
 std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces)

@@ -30,6 +30,8 @@ class Crc32c {
 
 /// The checksum of one run of bytes.
 std::uint32_t crc32c(std::span<const std::byte> data);
+/// The checksum of two, one after the other: for headers, one call.
+std::uint32_t crc32c(std::span<const std::byte> first, std::span<const std::byte> second);
 
 /// Copies `from` to the beginning of `to`, which must be at least as long and not overlap it, and
 /// returns the checksum of the bytes copied. One pass where the processor has VPCLMULQDQ and
