@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <span>
 
+#include "opal/ft/base/assert.hpp"
+#include "opal/ft/base/wire.hpp"
+#include "opal/ft/reliability/config.hpp"
+
 namespace ft::reliability {
 
 enum class Kind : std::uint8_t { ordered = 1, data = 2, ack = 3, probe = 4, probe_reply = 5 };
@@ -62,19 +66,130 @@ enum class ParseStatus : std::uint8_t {
     bad_checksum ///< the header's CRC32C is wrong: nothing in it can be believed
 };
 
+namespace detail {
+
+inline constexpr std::size_t crc_offset = 48;
+
+/// The checksum of the fixed part without its own field, and of the upper header.
+[[nodiscard]] std::uint32_t header_crc(std::span<const std::byte> fragment,
+                                       std::size_t upper) noexcept;
+inline constexpr std::uint8_t known_flags = flag_payload_checksummed | flag_retransmission |
+                                            flag_ack | flag_echo | flag_header_checksummed |
+                                            flag_ack_wanted;
+/// False when a field is impossible.
+[[nodiscard]] inline bool plausible(const FragHeader &h) noexcept
+{
+    if (h.kind < Kind::ordered || h.kind > Kind::probe_reply || (h.flags & ~known_flags) != 0) {
+        return false;
+    }
+    if (h.count > max_fragments || h.index >= h.count || h.path >= max_paths ||
+        h.echo_path >= max_paths || h.upper_bytes > max_upper_bytes) {
+        return false;
+    }
+    return h.kind == Kind::data || h.count == 1;
+}
+
+/// Two neighbouring 32-bit fields as one little-endian word.
+constexpr std::uint64_t pack(std::uint32_t first, std::uint32_t second)
+{
+    return first | std::uint64_t{second} << 32;
+}
+
+constexpr std::uint32_t low_half(std::uint64_t word)
+{
+    return static_cast<std::uint32_t>(word);
+}
+constexpr std::uint32_t high_half(std::uint64_t word)
+{
+    return static_cast<std::uint32_t>(word >> 32);
+}
+
+} // namespace detail
+
 /// Writes the fixed header into `out` (at least `header_bytes`), with a zero header checksum. Call
 /// `seal` once the upper header stands behind it.
-void write_header(const FragHeader &header, std::span<std::byte> out) noexcept;
+[[gnu::always_inline]] inline void write_header(const FragHeader &h,
+                                                std::span<std::byte> out) noexcept
+{
+    FT_ASSERT(out.size() >= header_bytes && h.count >= 1);
+    // Eight bytes at a time: the checksum reads them back at once in such words, and a processor
+    // forwards a store only to a load that it holds whole.
+    base::WireWriter w(out);
+    w.u64(detail::pack(std::uint32_t{static_cast<std::uint8_t>(h.kind)} |
+                           std::uint32_t{h.flags} << 8 | std::uint32_t{h.index} << 16 |
+                           (h.count - 1U) << 24,
+                       h.source.job));
+    w.u64(detail::pack(h.source.rank, h.sequence));
+    w.u64(detail::pack(std::uint32_t{h.path} << 24 | (h.tx & tx_mask), h.timestamp));
+    w.u64(detail::pack(h.order, h.cumulative));
+    w.u64(detail::pack(h.echo_timestamp, std::uint32_t{h.echo_path} |
+                                             std::uint32_t{h.upper_bytes} << 8 |
+                                             std::uint32_t{h.echo_delay_us} << 16));
+    w.u64(detail::pack(h.payload_bytes, h.payload_crc));
+    w.u32(0);
+    FT_ASSERT(w.ok() && w.position() == header_bytes);
+}
 
 /// Computes the header checksum over the fixed part and the `upper_bytes` behind it, and stores it.
-/// `fragment` starts at the fixed header.
+/// `fragment` starts at the fixed header. Cheaper with `flag_header_checksummed` in the header
+/// already: a flag that is added now waits for the store of the word around it.
 void seal(std::span<std::byte> fragment) noexcept;
 
 /// Reads and checks a header at the start of `fragment`, which may be longer than what the header
 /// describes (transports pad), never shorter. \param require_checksum when true a header that does
 /// not claim to be checksummed is malformed (a flipped flag bit must not switch the check off)
-[[nodiscard]] ParseStatus parse_header(std::span<const std::byte> fragment, bool require_checksum,
-                                       FragHeader &header) noexcept;
+[[nodiscard, gnu::always_inline]] inline ParseStatus
+parse_header(std::span<const std::byte> fragment, bool require_checksum, FragHeader &h) noexcept
+{
+    if (fragment.size() < header_bytes) {
+        return ParseStatus::truncated;
+    }
+    // Checked once for all fields, and read in the words in which they were written.
+    base::WireReader r(fragment.first<header_bytes>());
+    const std::uint64_t place = r.u64();
+    h.kind = static_cast<Kind>(place & 0xff);
+    h.flags = static_cast<std::uint8_t>(place >> 8);
+    h.index = static_cast<std::uint8_t>(place >> 16);
+    const unsigned count = static_cast<unsigned>(place >> 24 & 0xff) + 1U;
+    h.source.job = detail::high_half(place);
+    const std::uint64_t name = r.u64();
+    h.source.rank = detail::low_half(name);
+    h.sequence = detail::high_half(name);
+    const std::uint64_t sent = r.u64();
+    h.path = static_cast<std::uint8_t>(sent >> 24);
+    h.tx = detail::low_half(sent) & tx_mask;
+    h.timestamp = detail::high_half(sent);
+    const std::uint64_t numbers = r.u64();
+    h.order = detail::low_half(numbers);
+    h.cumulative = detail::high_half(numbers);
+    const std::uint64_t echo = r.u64();
+    h.echo_timestamp = detail::low_half(echo);
+    h.echo_path = static_cast<std::uint8_t>(echo >> 32);
+    h.upper_bytes = static_cast<std::uint8_t>(echo >> 40);
+    h.echo_delay_us = static_cast<std::uint16_t>(echo >> 48);
+    const std::uint64_t payload = r.u64();
+    h.payload_bytes = detail::low_half(payload);
+    h.payload_crc = detail::high_half(payload);
+    const std::uint32_t crc = r.u32();
+    const std::size_t rest = fragment.size() - header_bytes;
+    if (rest < h.upper_bytes) {
+        return ParseStatus::truncated;
+    }
+    // The checksum first: a broken header's other fields mean nothing.
+    if (h.has(flag_header_checksummed) || require_checksum) {
+        if (crc != detail::header_crc(fragment, h.upper_bytes) || !h.has(flag_header_checksummed)) {
+            return ParseStatus::bad_checksum;
+        }
+    }
+    if (count > max_fragments) {
+        return ParseStatus::malformed;
+    }
+    h.count = static_cast<std::uint8_t>(count);
+    if (!detail::plausible(h)) {
+        return ParseStatus::malformed;
+    }
+    return rest - h.upper_bytes < h.payload_bytes ? ParseStatus::truncated : ParseStatus::ok;
+}
 
 /// The upper header and the payload of a fragment that `parse_header` found ok.
 [[nodiscard]] inline std::span<const std::byte>

@@ -26,22 +26,11 @@ int preference(PathState state)
     return 3;
 }
 
-/// Whether it takes another fragment of so many bytes now.
-bool has_room(const Path &path, std::uint64_t bytes, std::uint32_t depth, bool urgent)
-{
-    return !path.blocked && path.held < depth &&
-           (path.congestion == nullptr || urgent ||
-            (!path.pausing && path.congestion->allows(path.in_flight, bytes)));
-}
-
 void saturating_increment(std::uint8_t &value)
 {
     value = static_cast<std::uint8_t>(value + (value != 0xff ? 1 : 0));
 }
 
-/// A bandwidth sample counts only while at least this much is in flight: below, the application is
-/// the limit.
-constexpr std::uint64_t loaded_bytes = 64 * 1024;
 /// A path's bandwidth is believed for so long without a new measurement, so that load follows a
 /// change within a second.
 constexpr base::Duration explore_interval = base::Duration::from_ms(500);
@@ -103,15 +92,8 @@ void PathSet::keep_pace(base::Time now) noexcept
     }
 }
 
-PathId PathSet::pick(std::uint64_t bytes, PathId avoid, bool urgent) const noexcept
+PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) const noexcept
 {
-    if (paths_.size() == 1) {
-        // The common case needs no comparison.
-        const Path &only = paths_.front();
-        return only.state == PathState::gone || !has_room(only, bytes, config_.path_depth, urgent)
-                   ? no_path
-                   : PathId{0};
-    }
     int best_class = 3;
     for (const Path &path : paths_) {
         best_class = std::min(best_class, preference(path.state));
@@ -124,8 +106,7 @@ PathId PathSet::pick(std::uint64_t bytes, PathId avoid, bool urgent) const noexc
     bool best_avoided = false;
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
-        if (preference(path.state) != best_class ||
-            !has_room(path, bytes, config_.path_depth, urgent)) {
+        if (preference(path.state) != best_class || !has_room(path, bytes, urgent)) {
             continue;
         }
         const double latency = static_cast<double>(
@@ -214,13 +195,6 @@ std::uint32_t PathSet::fragment_limit(std::uint32_t wanted) const noexcept
         wanted = std::min(wanted, path.info.max_fragment_bytes);
     }
     return all_gone() ? 0 : wanted;
-}
-
-base::Duration PathSet::rto(PathId id) const noexcept
-{
-    return paths_[id].rtt.timeout(config_.rto_initial,
-                                  std::clamp(allowance_, config_.rto_min, config_.rto_max),
-                                  config_.rto_max);
 }
 
 base::Duration PathSet::watchdog(PathId id) const noexcept
@@ -324,13 +298,9 @@ void PathSet::on_spurious_timeout(PathId id, base::Duration round_trip, base::Ti
     on_alive(id, now);
 }
 
-void PathSet::on_alive(PathId id, base::Time now)
+void PathSet::come_alive(PathId id, base::Time now)
 {
-    Path &path = paths_[id];
-    path.timeouts = 0;
-    path.strikes = 0;
-    path.last_ack = now;
-    last_alive_ = now;
+    const Path &path = paths_[id];
     if (path.state == PathState::suspect) {
         change(id, PathState::up, now);
     } else if ((path.state == PathState::down || path.state == PathState::probing) &&
@@ -345,7 +315,7 @@ void PathSet::on_error(PathId id, base::Time now)
     change(id, PathState::gone, now);
 }
 
-void PathSet::on_acked_bytes(PathId id, std::uint64_t bytes, base::Time now)
+void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
 {
     Path &path = paths_[id];
     const bool loaded = path.in_flight >= loaded_bytes;

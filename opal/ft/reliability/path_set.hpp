@@ -2,6 +2,7 @@
 /// The paths to one peer: their states, measurements and counters, and the choice of one for the
 /// next fragment. PROTOCOL.md, "Paths".
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -58,6 +59,7 @@ struct Path {
     std::uint64_t in_flight = 0; ///< payload bytes in flight
     std::unique_ptr<Congestion> congestion; ///< of an unreliable path; others have none
     RttEstimator rtt;                       ///< round trips
+    base::Time sampled_at{};                ///< when the newest of them was measured
     RttEstimator completion;                ///< local completions
     double bandwidth = 0.1;                 ///< measured, bytes per ns
     base::Time rate_start{};                ///< start of the loaded window that is being measured
@@ -96,8 +98,16 @@ class PathSet {
     /// resort) any that is not gone; never a blocked or full one. \param avoid a path to take only
     /// if there is no other in the best class; no_path for none \param urgent beyond a congestion
     /// window, too
-    [[nodiscard]] PathId pick(std::uint64_t bytes, PathId avoid,
-                              bool urgent = false) const noexcept;
+    [[nodiscard]] PathId pick(std::uint64_t bytes, PathId avoid, bool urgent = false) const noexcept
+    {
+        if (paths_.size() != 1) {
+            return pick_of_several(bytes, avoid, urgent);
+        }
+        // The common case needs no comparison.
+        const Path &only = paths_.front();
+        return only.state == PathState::gone || !has_room(only, bytes, urgent) ? no_path
+                                                                               : PathId{0};
+    }
     /// For an acknowledgement or a probe reply: `wanted` if it is usable, else one of the best
     /// class. \param turn another number picks another of them: nothing tells whether a control
     /// fragment arrived, so none of them may be relied on forever
@@ -116,7 +126,12 @@ class PathSet {
 
     /// The RTO of a path, before back-off: what was measured, and what spurious timeouts have
     /// taught since.
-    [[nodiscard]] base::Duration rto(PathId id) const noexcept;
+    [[nodiscard]] base::Duration rto(PathId id) const noexcept
+    {
+        return paths_[id].rtt.timeout(config_.rto_initial,
+                                      std::clamp(allowance_, config_.rto_min, config_.rto_max),
+                                      config_.rto_max);
+    }
     /// A timer that is looked at later than this was missed, since the process was away: what it
     /// waits for may have come. It is given as long again.
     [[nodiscard]] base::Duration away() const noexcept { return config_.rto_min / 8; }
@@ -128,11 +143,27 @@ class PathSet {
     [[nodiscard]] base::Duration watchdog(PathId id) const noexcept;
 
     void on_timeout(PathId id, base::Time now); ///< ACK timer or watchdog blamed this path
-    void on_alive(PathId id,
-                  base::Time now); ///< an acknowledgement of something sent over this path
+    /// An acknowledgement of something sent over this path.
+    void on_alive(PathId id, base::Time now)
+    {
+        Path &path = paths_[id];
+        path.timeouts = 0;
+        path.strikes = 0;
+        path.last_ack = now;
+        last_alive_ = now;
+        if (path.state != PathState::up) [[unlikely]] {
+            come_alive(id, now);
+        }
+    }
     void on_error(PathId id, base::Time now); ///< its BTL gave up: gone
-    void on_acked_bytes(PathId id, std::uint64_t bytes,
-                        base::Time now);    ///< for the bandwidth estimate
+    /// For the bandwidth estimate; the path's `in_flight` is without them already.
+    void on_acked_bytes(PathId id, std::uint64_t bytes, base::Time now)
+    {
+        const Path &path = paths_[id];
+        if (path.in_flight >= loaded_bytes || !path.rate_start.is_never()) {
+            measure(id, bytes, now);
+        }
+    }
     void revive(PathId id, base::Time now); ///< a gone path has a fresh transport: probing
 
     /// A BTL is done with a descriptor that it was given at `sent_at`.
@@ -176,7 +207,23 @@ class PathSet {
     /// one timeout, as a peer that does not run causes many, is no reason to take back a path
     /// before its time.
     [[nodiscard]] bool other_carries(PathId except) const noexcept;
+    /// A bandwidth sample counts only while at least this much is in flight: below, the application
+    /// is the limit.
+    static constexpr std::uint64_t loaded_bytes = 64 * 1024;
+
+    /// Whether it takes another fragment of so many bytes now.
+    [[nodiscard]] bool has_room(const Path &path, std::uint64_t bytes, bool urgent) const noexcept
+    {
+        return !path.blocked && path.held < config_.path_depth &&
+               (path.congestion == nullptr || urgent ||
+                (!path.pausing && path.congestion->allows(path.in_flight, bytes)));
+    }
+    [[nodiscard]] PathId pick_of_several(std::uint64_t bytes, PathId avoid,
+                                         bool urgent) const noexcept;
     void change(PathId id, PathState to, base::Time now);
+    /// One that was not up carried something.
+    void come_alive(PathId id, base::Time now);
+    void measure(PathId id, std::uint64_t bytes, base::Time now);
     /// Gives paths that have not been measured for a while a share that gets them measured.
     void explore(PathId measured, base::Time now) noexcept;
     [[nodiscard]] base::Duration hold_down(const Path &path) const noexcept;

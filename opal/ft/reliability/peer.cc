@@ -7,15 +7,6 @@
 
 namespace ft::reliability {
 
-namespace {
-
-std::uint32_t stamp_of(base::Time now)
-{
-    return static_cast<std::uint32_t>(now.ns() >> stamp_shift);
-}
-
-} // namespace
-
 Peer::Peer(const Config &config, Name self) noexcept
     : config_(config),
       self_(self),
@@ -84,14 +75,6 @@ void Peer::submit(Vfrag &vfrag, base::Time now)
     sender_.submit(vfrag, now);
 }
 
-void Peer::fill_common(FragHeader &h, PathId path, base::Time now) const noexcept
-{
-    h.source = self_;
-    h.path = path;
-    h.timestamp = stamp_of(now);
-    receiver_.fill(h, now);
-}
-
 bool Peer::next_transmit(Transmit &t, base::Time now)
 {
     if (unreachable_) {
@@ -155,6 +138,18 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
     return true;
 }
 
+base::Time Peer::sent_express(Vfrag &v, PathId path, const FragHeader &h, base::Time now)
+{
+    const bool was_idle = sender_.idle();
+    if (was_idle) {
+        silent_since_ = std::max(silent_since_, now);
+    }
+    sender_.submit_sent(v, path, h.timestamp, now);
+    took_along(h.has(flag_payload_checksummed));
+    return was_idle ? std::min(v.ack_deadline(), silent_since_ + config_.give_up)
+                    : v.ack_deadline();
+}
+
 std::size_t Peer::write_control(const Transmit &t, std::span<std::byte> out) const noexcept
 {
     FT_ASSERT(t.what != Transmit::What::fragment && out.size() >= max_control_bytes);
@@ -185,13 +180,7 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
                                      t.header.has(flag_ack_wanted), now);
         }
         sender_.sent(t.choice, t.header.timestamp, complete, now);
-        if (receiver_.ack_owed()) {
-            ++counters_.acks_piggybacked;
-        }
-        receiver_.acknowledged(false);
-        if (t.header.has(flag_payload_checksummed)) {
-            ++counters_.fragments_checksummed;
-        }
+        took_along(t.header.has(flag_payload_checksummed));
         break;
     case Transmit::What::ack:
         ++counters_.acks_sent;

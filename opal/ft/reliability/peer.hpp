@@ -65,6 +65,34 @@ class Peer {
     /// \pre has_room(vfrag.length, vfrag.ordered), not unreachable
     void submit(Vfrag &vfrag, base::Time now);
 
+    /// The short way for an ordered VFRAG that was not submitted, when nothing waits to go out
+    /// before it. \return the path that it would take now, no_path: submit it
+    [[nodiscard]] PathId express_path(std::uint64_t bytes) const noexcept
+    {
+        if (unreachable_ || !calm()) {
+            return no_path;
+        }
+        const PathId path = paths_.pick(bytes, no_path);
+        // One with a congestion window keeps a pace, and asks for acknowledgements.
+        return path != no_path && paths_[path].congestion == nullptr ? path : no_path;
+    }
+    /// The header with which it would go, but for upper_bytes, payload_crc and its flag. Nothing
+    /// has changed yet: once the BTL took it, and is done with it, say `sent_express`, or submit it
+    /// after all.
+    [[nodiscard]] FragHeader express_header(const Vfrag &vfrag, PathId path,
+                                            base::Time now) const noexcept
+    {
+        FragHeader h;
+        h.sequence = sender_.next_sequence();
+        h.tx = paths_[path].next_tx;
+        h.order = sender_.next_order();
+        h.payload_bytes = static_cast<std::uint32_t>(vfrag.length);
+        fill_common(h, path, now);
+        return h;
+    }
+    /// \return when on_time has to be called at the latest, as far as this VFRAG is concerned
+    base::Time sent_express(Vfrag &vfrag, PathId path, const FragHeader &header, base::Time now);
+
     /// What goes out next; the same again until it was answered with sent, blocked or path_error.
     [[nodiscard]] bool next_transmit(Transmit &transmit, base::Time now);
     /// For ack, probe and probe reply: the whole fragment, sealed. \return its length; `out` must
@@ -101,6 +129,7 @@ class Peer {
     {
         return receiver_.next_ready(fragment);
     }
+    [[nodiscard]] bool holds_early() const noexcept { return receiver_.holds_early(); }
     /// For an ack, probe or probe reply whose header parsed ok, `fragment` from the header on. A
     /// broken one is counted and dropped.
     void on_control(const FragHeader &header, std::span<const std::byte> fragment, PathId arrival,
@@ -126,6 +155,9 @@ class Peer {
         return replies_.empty() && !receiver_.ack_due() && !(flush_ && receiver_.ack_owed()) &&
                sender_.calm() && paths_.calm();
     }
+    /// The earliest moment at which on_time would do something about a fragment that has just been
+    /// accepted; about what was sent before, `next_deadline` has told.
+    [[nodiscard]] base::Time answer_deadline() const noexcept { return receiver_.next_deadline(); }
     /// True when nothing of ours is unacknowledged.
     [[nodiscard]] bool drained() const noexcept { return sender_.idle(); }
     /// True while an ordered VFRAG waits that was never handed to a path.
@@ -156,7 +188,24 @@ class Peer {
         std::uint32_t nonce = 0;
     };
     void heard(const FragHeader &header, PathId arrival, base::Time now);
-    void fill_common(FragHeader &header, PathId path, base::Time now) const noexcept;
+    void fill_common(FragHeader &h, PathId path, base::Time now) const noexcept
+    {
+        h.source = self_;
+        h.path = path;
+        h.timestamp = static_cast<std::uint32_t>(now.ns() >> stamp_shift);
+        receiver_.fill(h, now);
+    }
+    /// A fragment went out, and with it what acknowledgement was owed.
+    void took_along(bool checksummed) noexcept
+    {
+        if (receiver_.ack_owed()) {
+            ++counters_.acks_piggybacked;
+        }
+        receiver_.acknowledged(false);
+        if (checksummed) {
+            ++counters_.fragments_checksummed;
+        }
+    }
     void follow_transitions(base::Time now);
     void become_unreachable();
 

@@ -199,6 +199,10 @@ void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
         seen_.resize(h.path + 1U);
     }
     Seen &seen = seen_[h.path];
+    if (seen.any && seen.countdown == 0 && h.tx == ((seen.last_tx + 1) & tx_mask)) [[likely]] {
+        seen.last_tx = h.tx; // the next one, and none is missed
+        return;
+    }
     const std::int32_t step = seen.any ? tx_diff(h.tx, seen.last_tx) : 1;
     seen.any = true;
     if (step > 0) {
@@ -228,20 +232,6 @@ void Receiver::on_time(base::Time now)
     }
 }
 
-void Receiver::fill(FragHeader &h, base::Time now) const noexcept
-{
-    h.flags |= flag_ack;
-    h.cumulative = cumulative_;
-    if (!echo_valid_) {
-        return;
-    }
-    h.flags |= flag_echo;
-    h.echo_path = echo_path_;
-    h.echo_timestamp = echo_stamp_;
-    const std::int64_t delay = (now - echo_at_).us();
-    h.echo_delay_us = delay < no_delay ? static_cast<std::uint16_t>(delay) : no_delay;
-}
-
 void Receiver::fill(AckBody &body) const noexcept
 {
     body.spurious = spurious_;
@@ -266,21 +256,10 @@ void Receiver::fill(AckBody &body) const noexcept
     }
 }
 
-void Receiver::acknowledged(bool full) noexcept
+void Receiver::forget_broken() noexcept
 {
-    echo_valid_ = false;
-    if (!full && selective_) {
-        return; // the cumulative number alone does not say it all: an ack is still due
-    }
-    owed_ = 0;
-    ack_now_ = false;
-    ack_at_ = base::Time::never();
-    selective_ = highest_ != cumulative_;
-    if (full) {
-        // A NACK is said once; if it is lost, the gap or the timer will do.
-        for (std::uint32_t s = cumulative_; s != highest_; ++s) {
-            find(s)->broken = 0;
-        }
+    for (std::uint32_t s = cumulative_; s != highest_; ++s) {
+        find(s)->broken = 0;
     }
 }
 

@@ -36,6 +36,8 @@ class Receiver {
     /// The next early fragment whose turn has come (whole, header first), or false. Call after
     /// every accept of an ordered fragment.
     [[nodiscard]] bool next_ready(std::vector<std::byte> &fragment);
+    /// False when next_ready would find nothing for the lack of early ones.
+    [[nodiscard]] bool holds_early() const noexcept { return !early_.empty(); }
 
     /// Notes where a valid fragment came from: the echo, and gaps in its path's tx numbers.
     void on_arrival(const FragHeader &header, PathId arrival, base::Time now);
@@ -48,11 +50,36 @@ class Receiver {
         return ack_now_ || owed_ == 0 ? base::Time::never() : ack_at_;
     }
     /// Fills the acknowledgement fields of a header that goes out now.
-    void fill(FragHeader &header, base::Time now) const noexcept;
+    void fill(FragHeader &h, base::Time now) const noexcept
+    {
+        h.flags |= flag_ack;
+        h.cumulative = cumulative_;
+        if (!echo_valid_) {
+            return;
+        }
+        h.flags |= flag_echo;
+        h.echo_path = echo_path_;
+        h.echo_timestamp = echo_stamp_;
+        const std::int64_t delay = (now - echo_at_).us();
+        h.echo_delay_us = delay < no_delay ? static_cast<std::uint16_t>(delay) : no_delay;
+    }
     void fill(AckBody &body) const noexcept;
     /// An acknowledgement went out. \param full true for an ack, false for one that rode on another
     /// fragment (cumulative only)
-    void acknowledged(bool full) noexcept;
+    void acknowledged(bool full) noexcept
+    {
+        echo_valid_ = false;
+        if (!full && selective_) {
+            return; // the cumulative number alone does not say it all: an ack is still due
+        }
+        owed_ = 0;
+        ack_now_ = false;
+        ack_at_ = base::Time::never();
+        selective_ = highest_ != cumulative_;
+        if (full) {
+            forget_broken(); // a NACK is said once; if it is lost, the gap or the timer will do
+        }
+    }
     /// The path on which the newest fragment came, for the answer.
     [[nodiscard]] PathId answer_path() const noexcept { return arrival_; }
     [[nodiscard]] std::uint32_t cumulative() const noexcept { return cumulative_; }
@@ -88,6 +115,7 @@ class Receiver {
     void mark(const FragHeader &header, base::Time now);
     void advance() noexcept;
     void owe(base::Time now) noexcept;
+    void forget_broken() noexcept;
 
     const Config &config_;
     Counters &counters_;

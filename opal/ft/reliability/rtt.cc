@@ -23,14 +23,4 @@ void RttEstimator::sample(base::Duration round_trip) noexcept
     smoothed_ += error / 8;
 }
 
-base::Duration RttEstimator::timeout(base::Duration initial, base::Duration floor,
-                                     base::Duration ceiling) const noexcept
-{
-    if (!has_sample()) {
-        return std::clamp(initial, floor, ceiling);
-    }
-    constexpr auto granularity = base::Duration::from_us(1);
-    return std::clamp(smoothed_ + std::max(granularity, variance_ * 4), floor, ceiling);
-}
-
 } // namespace ft::reliability

@@ -1,6 +1,8 @@
 /// \file
 /// Smoothed round-trip time and the timeout that follows from it (RFC 6298, sections 2 and 5).
 #pragma once
+#include <algorithm>
+
 #include "opal/ft/base/time.hpp"
 
 namespace ft::reliability {
@@ -16,7 +18,14 @@ class RttEstimator {
     /// RTO = SRTT + max(granularity, 4 RTTVAR), within [floor, ceiling]; `initial` before the first
     /// sample.
     [[nodiscard]] base::Duration timeout(base::Duration initial, base::Duration floor,
-                                         base::Duration ceiling) const noexcept;
+                                         base::Duration ceiling) const noexcept
+    {
+        if (!has_sample()) {
+            return std::clamp(initial, floor, ceiling);
+        }
+        constexpr auto granularity = base::Duration::from_us(1);
+        return std::clamp(smoothed_ + std::max(granularity, variance_ * 4), floor, ceiling);
+    }
 
     [[nodiscard]] bool has_sample() const noexcept { return minimum_ != base::Duration::max(); }
     [[nodiscard]] base::Duration smoothed() const noexcept { return smoothed_; }

@@ -10,6 +10,9 @@ namespace ft::reliability {
 namespace {
 
 constexpr std::uint32_t max_reorder_threshold = 64;
+/// Where round trips are shorter than this, not each is measured: small messages bring millions a
+/// second, and the timeout is at its floor.
+constexpr base::Duration sample_interval = base::Duration::from_us(16);
 
 } // namespace
 
@@ -57,26 +60,62 @@ void Sender::submit(Vfrag &v, base::Time /*now*/)
     FT_ASSERT(v.count() >= 1 && v.count() <= max_fragments);
     FT_ASSERT(v.count() == Vfrag::count_for(v.length, v.fragment_bytes));
     FT_ASSERT(!v.ordered || v.count() == 1);
+    std::fill(v.fragments.begin(), v.fragments.end(), FragmentRecord{});
+    enter(v);
+    v.next_unsent_ = 0;
+    v.state_ = Vfrag::State::queued;
+    (v.ordered ? unsent_ordered_ : unsent_data_).push(v);
+}
+
+void Sender::enter(Vfrag &v)
+{
     if (next_ - base_ == ring_.size()) {
         grow_ring();
     }
-    std::fill(v.fragments.begin(), v.fragments.end(), FragmentRecord{});
     v.ack_deadline_ = base::Time::never();
     v.watchdog_deadline_ = base::Time::never();
     v.lost_mask_ = 0;
     v.held_ = 0;
-    v.next_unsent_ = 0;
     v.acked_count_ = 0;
     v.backoff_ = 0;
     v.looked_ = false;
     v.untouched_ = true;
-    v.state_ = Vfrag::State::queued;
     v.sequence_ = next_;
     v.order_ = v.ordered ? next_order_++ : 0;
     ring_[next_ & (ring_.size() - 1)] = &v;
     ++next_;
     window_bytes_ += v.length;
-    (v.ordered ? unsent_ordered_ : unsent_data_).push(v);
+}
+
+void Sender::submit_sent(Vfrag &v, PathId id, std::uint32_t stamp, base::Time now)
+{
+    FT_ASSERT(v.count() == 1 && v.ordered);
+    enter(v);
+    v.next_unsent_ = 1;
+    v.state_ = Vfrag::State::waiting;
+    v.first_stamp_ = stamp;
+    Path &path = paths_[id];
+    FragmentRecord &record = v.fragments[0];
+    record = {.tx = path.next_tx,
+              .stamp = stamp,
+              .path = id,
+              .tries = 1,
+              .state = FragmentState::in_flight};
+    path.next_tx = (path.next_tx + 1) & tx_mask;
+    path.in_flight += v.length;
+    ++path.fragments_sent;
+    path.bytes_sent += v.length;
+    ++counters_.fragments_sent;
+    counters_.bytes_sent += v.length;
+    urgent_ = false;
+    await_ack(v, id, now);
+}
+
+void Sender::await_ack(Vfrag &v, PathId path, base::Time now) noexcept
+{
+    v.ack_deadline_ = now + ack_timeout(v, path);
+    v.looked_ = false;
+    arm(v.ack_deadline_);
 }
 
 bool Sender::choose(Choice &choice) const noexcept
@@ -103,8 +142,11 @@ bool Sender::choose(Choice &choice) const noexcept
 
 base::Duration Sender::ack_timeout(const Vfrag &v, PathId path) const noexcept
 {
-    const int doublings = std::min<int>(std::max(v.backoff_, backoff_), max_backoff);
     const base::Duration once = paths_.rto(path) + config_.ack_delay;
+    const int doublings = std::min<int>(std::max(v.backoff_, backoff_), max_backoff);
+    if (doublings == 0) [[likely]] {
+        return std::min(once, config_.rto_max);
+    }
     return std::min(once * (std::int64_t{1} << doublings), config_.rto_max);
 }
 
@@ -186,9 +228,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     // A window that is full of what was lost lets the rest of the VFRAG never be sent: the timer
     // runs from its first fragment.
     if (v.state_ == Vfrag::State::waiting || path.info.unreliable) {
-        v.ack_deadline_ = now + ack_timeout(v, choice.path);
-        v.looked_ = false;
-        arm(v.ack_deadline_);
+        await_ack(v, choice.path, now);
     }
 }
 
@@ -232,6 +272,36 @@ void Sender::complete(Vfrag &v)
         draining_.push_back(&v);
         arm(v.watchdog_deadline_);
     }
+}
+
+bool Sender::acknowledge_short(Vfrag &v, base::Time now)
+{
+    FragmentRecord &record = v.fragments[0];
+    if (v.count() != 1 || record.state != FragmentState::in_flight || record.tries != 1 ||
+        v.held_ != 0) {
+        return false;
+    }
+    Path &path = paths_[record.path];
+    if (path.congestion != nullptr) {
+        return false;
+    }
+    path.in_flight -= v.length;
+    ++path.fragments_acked;
+    if (!path.any_acked || tx_diff(record.tx, path.largest_acked_tx) > 0) {
+        path.any_acked = true;
+        path.largest_acked_tx = record.tx;
+    }
+    note_heard(record.stamp);
+    paths_.on_alive(record.path, now);
+    paths_.on_acked_bytes(record.path, v.length, now);
+    record.state = FragmentState::acked;
+    v.acked_count_ = 1;
+    ++counters_.fragments_acknowledged;
+    counters_.bytes_acknowledged += v.length;
+    v.backoff_ = 0;
+    backoff_ = 0;
+    complete(v);
+    return true;
 }
 
 void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
@@ -302,6 +372,11 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
     if (h.echo_delay_us == no_delay) {
         return;
     }
+    if (path.congestion == nullptr && now - path.sampled_at < sample_interval &&
+        path.rtt.smoothed() < sample_interval && path.rtt.has_sample()) [[likely]] {
+        return;
+    }
+    path.sampled_at = now;
     const auto stamp = static_cast<std::uint32_t>(now.ns() >> stamp_shift);
     const auto there_and_back = std::int64_t{stamp - h.echo_timestamp} << stamp_shift;
     const auto sample =
@@ -400,7 +475,9 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
             ++counters_.malformed; // acknowledges what was never sent
             return;
         }
-        acknowledge(*v, base::full_mask(v->count()), now);
+        if (!acknowledge_short(*v, now)) {
+            acknowledge(*v, base::full_mask(v->count()), now);
+        }
     }
     std::uint32_t described_end = next_;
     std::int32_t duplicates = 0;

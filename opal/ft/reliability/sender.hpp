@@ -32,6 +32,12 @@ class Sender {
     [[nodiscard]] bool has_room(std::uint64_t bytes, bool ordered) const noexcept;
     /// Takes a VFRAG; there must be room. Numbers it and puts it in line.
     void submit(Vfrag &vfrag, base::Time now);
+    /// Takes a VFRAG of one fragment that has gone out already, over this path, which is done with
+    /// it: what submit, choose and sent do for it, when nothing else waits. \pre calm(), has_room
+    void submit_sent(Vfrag &vfrag, PathId path, std::uint32_t stamp, base::Time now);
+    /// The numbers that the next VFRAG gets.
+    [[nodiscard]] std::uint32_t next_sequence() const noexcept { return next_; }
+    [[nodiscard]] std::uint32_t next_order() const noexcept { return next_order_; }
     /// \return false when nothing can go out now (nothing to send, or no path has room)
     [[nodiscard]] bool choose(Choice &choice) const noexcept;
     /// The choice went to its path's BTL; its tx was the path's next_tx, its stamp `stamp`.
@@ -99,6 +105,13 @@ class Sender {
     /// \return how many more duplicates of retransmissions the peer has seen
     std::int32_t on_spurious(std::uint32_t told);
     void acknowledge(Vfrag &vfrag, std::uint64_t mask, base::Time now);
+    /// Takes a number, the place in the order, and room in the window.
+    void enter(Vfrag &vfrag);
+    /// The ACK timer runs from now on.
+    void await_ack(Vfrag &vfrag, PathId path, base::Time now) noexcept;
+    /// The same as `acknowledge` of everything, for one that was sent once, in one fragment, and
+    /// has left its BTL: nearly all of them. \return false when it is none of these
+    bool acknowledge_short(Vfrag &vfrag, base::Time now);
     void complete(Vfrag &vfrag);
     void finish(Vfrag &vfrag);
     void sample_echo(const FragHeader &header, base::Time now);

@@ -116,7 +116,9 @@ bool Endpoint::submit_some()
         if (peer_.drained()) {
             outstanding_since_ = now();
         }
-        peer_.submit(v.vfrag, now());
+        if (!send_express(v)) {
+            peer_.submit(v.vfrag, now());
+        }
         outstanding_.push_back(&v);
         if (world_.trace) {
             world_.say("%u->%u: submit VFRAG %u, message %u part %u, %s, %u fragments, %llu bytes",
@@ -135,7 +137,38 @@ bool Endpoint::submit_some()
     return any;
 }
 
-void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id)
+/// Every other ordered VFRAG goes the short way, when there is one.
+bool Endpoint::send_express(SimVfrag &v)
+{
+    if (!v.vfrag.ordered || v.message % 2 == 0) {
+        return false;
+    }
+    const PathId path = peer_.express_path(v.vfrag.length);
+    if (path == no_path) {
+        return false;
+    }
+    const unsigned way_id = ways_[path];
+    Way &way = world_.ways[way_id];
+    if (way.told || way.error_on_use || !world_.has_room(way) || !completes_at_once(way)) {
+        return false;
+    }
+    v.records[0] = FragmentRecord{};
+    Transmit t;
+    t.path = path;
+    t.choice = {&v.vfrag, 0, path, false};
+    t.header = peer_.express_header(v.vfrag, path, now());
+    send_fragment(t, way_id, true);
+    return true;
+}
+
+bool Endpoint::completes_at_once(const Way &way)
+{
+    const Transport &transport = way.link->transport[way.direction];
+    return transport.within_send && transport.complete == Duration{} &&
+           transport.complete_late == 0 && !way.stuck;
+}
+
+void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id, bool express)
 {
     SimVfrag &v = *static_cast<SimVfrag *>(transmit.choice.vfrag->user);
     const unsigned index = transmit.choice.index;
@@ -151,7 +184,7 @@ void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id)
     }
     const FragmentState before = v.vfrag.fragments[index].state;
     world_.pairs.count(TableId::fragment, before, FragmentEvent::sent);
-    world_.pairs.count(TableId::vfrag, v.state(),
+    world_.pairs.count(TableId::vfrag, express ? VfragState::queued : v.state(),
                        t.choice.retransmission ? VfragEvent::fragment_repeated
                                                : VfragEvent::fragment_sent);
     world_.pairs.count(TableId::path, peer_.paths()[t.path].state, PathEventKind::fragment_sent);
@@ -187,9 +220,14 @@ void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id)
     world_.transmit(way_id, whole, t.header.kind, t.choice.retransmission,
                     index + 1U == v.vfrag.count());
     ++fragments_sent_;
-    const Transport &transport = way.link->transport[way.direction];
-    const bool complete = transport.within_send && transport.complete == Duration{} &&
-                          transport.complete_late == 0 && !way.stuck;
+    if (express) {
+        if (const base::Time by = peer_.sent_express(v.vfrag, t.path, t.header, now());
+            by < peer_.next_deadline()) {
+            world_.breach(Breach::contract, "a deadline that next_deadline does not know");
+        }
+        return;
+    }
+    const bool complete = completes_at_once(way);
     peer_.sent(t, now(), complete);
     if (complete) {
         return;

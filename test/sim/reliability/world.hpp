@@ -148,7 +148,9 @@ class Endpoint {
     bool submit_some();
     bool transmit_some();
     bool finish_some();
-    void send_fragment(const reliability::Transmit &transmit, unsigned way);
+    bool send_express(SimVfrag &vfrag);
+    static bool completes_at_once(const Way &way);
+    void send_fragment(const reliability::Transmit &transmit, unsigned way, bool express = false);
     void send_control(const reliability::Transmit &transmit, unsigned way);
     void on_fragment(const reliability::FragHeader &header, Packet &packet,
                      reliability::PathId arrival);

@@ -92,6 +92,35 @@ struct End {
         }
         return frames;
     }
+    /// The short way of one ordered VFRAG. \return no frame when there is none
+    std::vector<Frame> express(std::uint64_t length, Time now)
+    {
+        Box &box = boxes.emplace_back();
+        box.vfrag.ordered = true;
+        box.vfrag.length = length;
+        box.vfrag.fragment_bytes = static_cast<std::uint32_t>(length);
+        box.vfrag.fragments = std::span(box.records).first(1);
+        const PathId path = peer.express_path(length);
+        std::vector<Frame> frames;
+        if (path == no_path) {
+            return frames;
+        }
+        FragHeader header = peer.express_header(box.vfrag, path, now);
+        const std::vector<std::byte> payload(length, std::byte{0x5a});
+        header.flags |= flag_payload_checksummed;
+        header.payload_crc = base::crc32c(payload);
+        Frame &f = frames.emplace_back();
+        f.what = Transmit::What::fragment;
+        f.path = path;
+        f.vfrag = &box.vfrag;
+        f.sequence = header.sequence;
+        f.bytes.resize(header_bytes);
+        write_header(header, f.bytes);
+        f.bytes.insert(f.bytes.end(), payload.begin(), payload.end());
+        seal(f.bytes);
+        (void)peer.sent_express(box.vfrag, path, header, now);
+        return frames;
+    }
     /// What the layer above does with a fragment that came.
     Verdict take(const Frame &frame, Time now)
     {

@@ -45,6 +45,60 @@ void a_corrupt_eager_message_is_repeated_and_delivered(void **)
     assert_int_equal(done, 2);
 }
 
+// What goes the short way is protected like all else, and never overtakes.
+void the_short_way_is_taken_only_when_nothing_waits(void **)
+{
+    bool behind_unsent = true;
+    bool behind_lost = true;
+    bool behind_ack = true;
+    std::size_t first = 0;
+    std::size_t delivered = 9;
+    bool in_order = false;
+    std::size_t done = 0;
+    std::uint64_t by_timer = 0;
+    std::uint64_t piggybacked = 0;
+    {
+        Two t;
+        (void)t.a.submit(true, 8, 8, t.now);
+        behind_unsent = !t.a.express(8, t.now).empty();
+        auto early = t.a.pump(t.now);
+        const auto lost = t.a.express(8, t.now); // forgotten: as if the network had
+        first = lost.size();
+        auto late = t.a.express(8, t.now);
+        late.front().bytes.back() ^= std::byte{1};
+        t.b.take_all(early, t.now);
+        delivered = t.b.delivered.size();
+        t.b.take_all(late, t.now); // broken, and one before it is missing
+        behind_ack = !t.b.express(8, t.now).empty();
+        t.a.take_all(t.b.pump(t.now), t.now);
+        behind_lost = !t.a.express(8, t.now).empty();
+        for (int i = 0; i < 4; ++i) { // nothing but the timer tells of the first one's loss
+            t.settle();
+            t.now += 20_ms;
+        }
+        in_order = t.b.delivered == std::vector<std::uint32_t>{0, 1, 2};
+        done = t.a.done.size();
+        by_timer = t.a.peer.counters().retransmitted_timeout;
+    }
+    {
+        Two t;
+        t.b.take_all(t.a.express(8, t.now), t.now);
+        t.a.take_all(t.b.express(8, t.now), t.now);
+        (void)t.a.pump(t.now);
+        piggybacked = t.b.peer.counters().acks_piggybacked;
+        done += t.a.done.size();
+    }
+    assert_false(behind_unsent);
+    assert_int_equal(first, 1);
+    assert_int_equal(delivered, 1);
+    assert_false(behind_ack);
+    assert_false(behind_lost);
+    assert_true(in_order);
+    assert_true(by_timer <= 1);
+    assert_int_equal(piggybacked, 1);
+    assert_int_equal(done, 4);
+}
+
 void a_corrupt_fragment_of_many_is_the_only_one_repeated(void **)
 {
     std::uint64_t sent = 0;
@@ -337,6 +391,7 @@ int main()
         cmocka_unit_test(a_process_that_was_away_looks_once_before_it_gives_up),
         cmocka_unit_test(the_last_path_gone_gives_everything_back_once),
         cmocka_unit_test(the_last_path_with_a_fresh_transport_delivers_what_the_old_one_lost),
+        cmocka_unit_test(the_short_way_is_taken_only_when_nothing_waits),
         cmocka_unit_test(a_probe_is_answered_over_the_path_it_came_by),
         cmocka_unit_test(acknowledgements_ride_on_what_goes_the_other_way),
         cmocka_unit_test(broken_control_fragments_are_dropped_and_counted),
