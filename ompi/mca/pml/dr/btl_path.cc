@@ -1,5 +1,6 @@
 #include "ompi/mca/pml/dr/btl_path.hpp"
 
+#include <atomic>
 #include <cstring>
 
 #include "ompi/mca/pml/dr/clock.hpp"
@@ -24,6 +25,7 @@ struct Watch {
     Mutex lock; ///< behind a peer's, before that of who is busy
     std::vector<BtlPath *> paths;
     std::size_t next = 0;
+    std::atomic<bool> some{false}; ///< there were paths once
 };
 Watch watch;
 /// Beyond that many paths a pass looks at a part of them.
@@ -221,6 +223,7 @@ bool add_paths(PeerState &peer, base::Time present)
             path->tcp = TcpEndpoint::of(path->btl, path->endpoint);
             if (path->tcp != nullptr) {
                 watch.paths.push_back(path.get());
+                watch.some.store(true, std::memory_order_relaxed);
             }
         }
     }
@@ -232,8 +235,16 @@ bool add_paths(PeerState &peer, base::Time present)
     return true;
 }
 
+bool any_watched() noexcept
+{
+    return watch.some.load(std::memory_order_relaxed);
+}
+
 void watch_connections() noexcept
 {
+    if (!any_watched()) {
+        return;
+    }
     Guard guard(watch.lock);
     const bool all = watch.paths.size() <= watched_at_a_time;
     for (std::size_t n = std::min(watch.paths.size(), watched_at_a_time); n != 0; --n) {

@@ -101,6 +101,8 @@ void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *proc
 /// it at each pass: btl/tcp takes some turns of its event loop from a broken connection to the
 /// peer's next one.
 void watch_connections() noexcept;
+/// Whether there is anything for that to look at.
+bool any_watched() noexcept;
 /// The same for one path that has no connection: before it is given a fragment, and after it has
 /// queued one, when it may have met the end of its connection.
 void watch_connection(BtlPath &path) noexcept;

@@ -384,6 +384,15 @@ bool PeerState::progress(base::Time present, Completions &done) noexcept
     return !idle();
 }
 
+void PeerState::call_again_after_arrival() const noexcept
+{
+    if (OPAL_UNLIKELY(!engine.calm() || waiting_ != nullptr || !pending.empty() || !data.empty())) {
+        peers().call_for_pass();
+        return;
+    }
+    peers().call_for_pass_at(engine.answer_deadline());
+}
+
 void PeerState::call_again() const noexcept
 {
     bool now = (engine.unreachable() ? error == MPI_SUCCESS : !engine.calm()) ||

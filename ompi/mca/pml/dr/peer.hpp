@@ -43,6 +43,9 @@ class PeerState {
 
     /// Queues an ordered VFRAG (a cts) that is sent as soon as the window has room.
     void submit(TxOrdered *tx, base::Time now) noexcept;
+    /// The short way of a short message: to the BTL at once, when nothing is before it. `lock` is
+    /// held. \return false when it has to go the long way, by way of engine.submit and transmit
+    bool send_at_once(TxOrdered &tx, base::Time now) noexcept;
     /// Gives to the engine what has been waiting for room.
     void fill_window(base::Time now, Completions &done) noexcept;
     /// Hands to the BTLs what the engine wants sent. Takes and leaves `lock`, which must not be
@@ -59,6 +62,9 @@ class PeerState {
     void take_path_errors(base::Time now) noexcept;
     /// Says when `progress` is to be called next. After whatever changed the engine's state.
     void call_again() const noexcept;
+    /// The same, when nothing has happened but that a fragment was accepted and acknowledgements
+    /// came with it.
+    void call_again_after_arrival() const noexcept;
 
     /// A descriptor came back from its BTL.
     void descriptor_done(Descriptor *descriptor, base::Time now) noexcept;

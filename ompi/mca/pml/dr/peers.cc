@@ -162,7 +162,7 @@ void Peers::mark_busy(PeerState &peer) noexcept
     call_for_pass();
 }
 
-void Peers::keep_busy(PeerState &peer) noexcept
+void Peers::make_busy(PeerState &peer) noexcept
 {
     Guard guard(busy_lock_);
     if (!peer.busy) {

@@ -42,7 +42,12 @@ class Peers {
     /// Makes progress call the peer's, at once and until it has nothing to do.
     void mark_busy(PeerState &peer) noexcept;
     /// The same, but not at once: for those after whom PeerState::call_again says when.
-    void keep_busy(PeerState &peer) noexcept;
+    void keep_busy(PeerState &peer) noexcept
+    {
+        if (OPAL_UNLIKELY(opal_using_threads() || !peer.busy)) {
+            make_busy(peer);
+        }
+    }
     /// The next pass is to be made at once, or at the latest when it is that time.
     void call_for_pass() noexcept { __atomic_store_n(&pass_wanted_, true, __ATOMIC_RELEASE); }
     void call_for_pass_at(base::Time when) noexcept
@@ -53,12 +58,13 @@ class Peers {
                                             __ATOMIC_RELAXED)) {
         }
     }
+    /// Whether a pass is to be made at once.
+    bool pass_wanted() const noexcept { return __atomic_load_n(&pass_wanted_, __ATOMIC_RELAXED); }
     /// Whether a pass would find something to do. Without this, who waits for a message would look
     /// at every peer between any two looks at the network.
     bool pass_due(base::Time now) const noexcept
     {
-        return __atomic_load_n(&pass_wanted_, __ATOMIC_RELAXED) ||
-               now.ns() >= __atomic_load_n(&pass_at_, __ATOMIC_RELAXED);
+        return pass_wanted() || now.ns() >= __atomic_load_n(&pass_at_, __ATOMIC_RELAXED);
     }
     /// One pass over all busy peers.
     int progress(base::Time now) noexcept;
@@ -88,6 +94,7 @@ class Peers {
     }
 
   private:
+    void make_busy(PeerState &peer) noexcept;
     PeerState *make(ompi_proc_t *proc) noexcept;
 
     Mutex lock_; ///< leaf

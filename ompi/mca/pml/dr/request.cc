@@ -135,7 +135,7 @@ void release(RecvRequest *request) noexcept
                           reinterpret_cast<opal_free_list_item_t *>(base));
 }
 
-int Completions::run() noexcept
+int Completions::run_all() noexcept
 {
     int count = 0;
     while (receives_ != nullptr) {

@@ -133,9 +133,11 @@ class Completions {
         receives_tail_ = &request->next_done;
     }
     /// \return how many were completed
-    int run() noexcept;
+    int run() noexcept { return receives_ == nullptr && sends_ == nullptr ? 0 : run_all(); }
 
   private:
+    int run_all() noexcept;
+
     SendRequest *sends_ = nullptr;
     RecvRequest *receives_ = nullptr;
     RecvRequest **receives_tail_ = &receives_;

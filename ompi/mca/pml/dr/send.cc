@@ -115,6 +115,7 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
                  std::size_t bytes, int tag, ompi_communicator_t *comm) noexcept
 {
     const base::Time present = now();
+    bool gone = false;
     {
         Guard guard(peer.lock);
         if (peer.error != MPI_SUCCESS) {
@@ -124,16 +125,21 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
             OPAL_UNLIKELY(!peer.has_credit(bytes))) {
             return Eager::no_room;
         }
-        TxOrdered *tx = tx_pools().get_ordered(envelope(comm, tag, MessageKind::match), bytes);
+        TxOrdered *tx = tx_pools().get_match(comm->c_contextid, comm->c_my_rank, tag, bytes);
         if (tx == nullptr) {
             return Eager::no_room;
         }
         pack_all(buffer, count, datatype, const_cast<std::byte *>(tx->bytes), bytes);
         peer.eager_sent += PeerState::eager_cost(bytes);
-        peer.engine.submit(tx->vfrag, present);
+        gone = peer.send_at_once(*tx, present);
+        if (OPAL_UNLIKELY(!gone)) {
+            peer.engine.submit(tx->vfrag, present);
+        }
     }
     peers().keep_busy(peer);
-    peer.transmit(present);
+    if (OPAL_UNLIKELY(!gone)) {
+        peer.transmit(present);
+    }
     return Eager::sent;
 }
 

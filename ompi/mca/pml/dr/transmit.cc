@@ -7,7 +7,7 @@
 /// btl_send of a BTL that gathers fragments, whose descriptors are its own from then on.
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
-#include "ompi/mca/pml/dr/peer.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
 #include "opal/ft/base/assert.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/mca/hand_over.hpp"
@@ -55,6 +55,18 @@ std::byte *front(mca_btl_base_descriptor_t *des) noexcept
     return static_cast<std::byte *>(des->des_segments[0].seg_addr.pval);
 }
 
+/// The header, before an upper header that stands behind it already.
+void write_front(reliability::FragHeader &header, std::span<std::byte> front) noexcept
+{
+    if (parameters().engine.checksum_header) {
+        header.flags |= reliability::flag_header_checksummed;
+        reliability::write_header(header, front);
+        reliability::seal(front);
+    } else {
+        reliability::write_header(header, front);
+    }
+}
+
 } // namespace
 
 void PeerState::transmit(base::Time present) noexcept
@@ -83,6 +95,40 @@ void PeerState::transmit(base::Time present) noexcept
     flush_paths();
     transmitting_ = false;
     call_again();
+}
+
+bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
+{
+    const std::size_t front_bytes = header_bytes + tx.upper_bytes;
+    const std::size_t payload = tx.vfrag.length;
+    const std::size_t total = front_bytes + payload;
+    const PathId id = transmitting_ || total > sendi_at_most ? reliability::no_path
+                                                             : engine.express_path(payload);
+    if (OPAL_UNLIKELY(id == reliability::no_path)) {
+        return false;
+    }
+    const BtlPath &path = *paths[id];
+    if (!path.has_sendi || path.stuck != nullptr || path.tcp != nullptr ||
+        path.known_fault() != Fault::none) {
+        return false;
+    }
+    reliability::FragHeader header = engine.express_header(tx.vfrag, id, present);
+    header.upper_bytes = tx.upper_bytes;
+    if (path.checksum && payload != 0) {
+        tx.payload_crc = base::crc32c({tx.bytes, payload});
+        tx.crc_known = true;
+        header.flags |= reliability::flag_payload_checksummed;
+        header.payload_crc = tx.payload_crc;
+    }
+    write_front(header, {tx.room, front_bytes});
+    mca_btl_base_module_t *btl = path.btl;
+    if (OPAL_UNLIKELY(btl->btl_sendi(btl, path.endpoint, nullptr, tx.room, total, 0,
+                                     MCA_BTL_NO_ORDER, flags_for(path), btl_tag,
+                                     nullptr) != OPAL_SUCCESS)) {
+        return false;
+    }
+    peers().call_for_pass_at(engine.sent_express(tx.vfrag, id, header, present));
+    return true;
 }
 
 bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) noexcept
@@ -165,7 +211,6 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     }
     const std::size_t front_bytes = header_bytes + header.upper_bytes;
     const std::size_t total = front_bytes + payload;
-    const bool seals = parameters().engine.checksum_header;
     const bool sums = path.checksum && payload != 0;
     bool summed = tx->crc_known;
     const auto note_sum = [&](std::uint32_t crc) {
@@ -195,10 +240,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
 
     if (tx->room != nullptr && path.has_sendi && total <= sendi_at_most) {
         sum();
-        reliability::write_header(header, {tx->room, header_bytes});
-        if (seals) {
-            reliability::seal({tx->room, front_bytes});
-        }
+        write_front(header, {tx->room, front_bytes});
         if (btl->btl_sendi(btl, path.endpoint, nullptr, tx->room, total, 0, MCA_BTL_NO_ORDER,
                            flags_for(path), btl_tag, nullptr) == OPAL_SUCCESS) {
             engine.sent(what, present, true);
@@ -239,11 +281,8 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     }
     mca::take_over(des);
     sum();
-    reliability::write_header(header, {front(des), header_bytes});
     std::memcpy(front(des) + header_bytes, upper, header.upper_bytes);
-    if (seals) {
-        reliability::seal({front(des), front_bytes});
-    }
+    write_front(header, {front(des), front_bytes});
     if (path.gathers) {
         return give_gathered(path, des, what, present);
     }

@@ -29,6 +29,17 @@ void TxPools::release() noexcept
 
 TxOrdered *TxPools::get_ordered(const UpperHeader &upper, std::size_t payload) noexcept
 {
+    std::byte bytes[largest_upper_bytes];
+    const std::size_t length = write_upper(upper, bytes);
+    TxOrdered *tx = get_room(payload, length);
+    if (tx != nullptr) {
+        std::memcpy(tx->room + reliability::header_bytes, bytes, length);
+    }
+    return tx;
+}
+
+TxOrdered *TxPools::get_room(std::size_t payload, std::size_t upper_bytes) noexcept
+{
     FT_ASSERT(payload <= capacity_[classes - 1]);
     std::uint8_t c = 0;
     while (payload > capacity_[c]) {
@@ -41,9 +52,8 @@ TxOrdered *TxPools::get_ordered(const UpperHeader &upper, std::size_t payload) n
     auto *tx = new (memory) TxOrdered;
     tx->size_class = c;
     tx->room = reinterpret_cast<std::byte *>(tx + 1);
-    tx->upper_bytes = static_cast<std::uint8_t>(
-        write_upper(upper, {tx->room + reliability::header_bytes, largest_upper_bytes}));
-    tx->bytes = tx->room + reliability::header_bytes + tx->upper_bytes;
+    tx->upper_bytes = static_cast<std::uint8_t>(upper_bytes);
+    tx->bytes = tx->room + reliability::header_bytes + upper_bytes;
     tx->vfrag.ordered = true;
     tx->vfrag.length = payload;
     tx->vfrag.fragment_bytes = static_cast<std::uint32_t>(payload);
@@ -67,7 +77,9 @@ TxData *TxPools::get_data() noexcept
 
 void TxPools::put(TxVfrag *tx) noexcept
 {
-    std::free(tx->packed);
+    if (tx->packed != nullptr) {
+        std::free(tx->packed);
+    }
     if (tx->size_class == data_class) {
         data_.put(tx);
     } else {

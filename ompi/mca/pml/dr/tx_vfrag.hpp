@@ -49,10 +49,24 @@ class TxPools {
     /// An ordered VFRAG with its upper header written; `payload` bytes of room follow at `bytes`.
     /// \return nullptr when there is no memory
     TxOrdered *get_ordered(const UpperHeader &upper, std::size_t payload) noexcept;
+    /// The same for a match.
+    TxOrdered *get_match(std::uint32_t context, int source, int tag, std::size_t payload) noexcept
+    {
+        TxOrdered *tx = get_room(payload, match_bytes);
+        if (tx != nullptr) {
+            write_match(context, source, tag,
+                        std::span<std::byte, match_bytes>(tx->room + reliability::header_bytes,
+                                                          match_bytes));
+        }
+        return tx;
+    }
     TxData *get_data() noexcept;
     void put(TxVfrag *tx) noexcept;
 
   private:
+    /// An ordered VFRAG whose upper header is still to be written.
+    TxOrdered *get_room(std::size_t payload, std::size_t upper_bytes) noexcept;
+
     static constexpr std::uint8_t classes = 3;
     static constexpr std::uint8_t data_class = classes;
     mca::BlockPool ordered_[classes];

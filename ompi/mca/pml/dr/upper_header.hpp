@@ -46,6 +46,19 @@ struct UpperHeader {
     std::uint64_t consumed = 0;         ///< credit: of all eager messages so far
 };
 
+/// The upper header of a match, by far the most frequent one. In words, since the checksum reads
+/// it back at once in such.
+inline void write_match(std::uint32_t context, std::int32_t source, std::int32_t tag,
+                        std::span<std::byte, match_bytes> out) noexcept
+{
+    const auto words = [](std::uint32_t first, std::uint32_t second) {
+        return first | std::uint64_t{second} << 32;
+    };
+    base::WireWriter writer(out);
+    writer.u64(words(static_cast<std::uint8_t>(MessageKind::match), context));
+    writer.u64(words(static_cast<std::uint32_t>(source), static_cast<std::uint32_t>(tag)));
+}
+
 /// \return bytes written; `out` must hold `largest_upper_bytes`
 inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> out) noexcept
 {
@@ -79,6 +92,23 @@ inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> o
         break;
     }
     return writer.position();
+}
+
+/// \return false when it is not a match, which may be something else
+[[nodiscard]] inline bool parse_match(std::span<const std::byte> in, UpperHeader &header) noexcept
+{
+    if (in.size() != match_bytes) {
+        return false;
+    }
+    // The length is known from here on, so that no read needs a check of its own.
+    base::WireReader reader(in.first<match_bytes>());
+    const std::uint64_t first = reader.u64();
+    const std::uint64_t second = reader.u64();
+    header.kind = MessageKind::match;
+    header.context = static_cast<std::uint32_t>(first >> 32);
+    header.source = static_cast<std::int32_t>(static_cast<std::uint32_t>(second));
+    header.tag = static_cast<std::int32_t>(second >> 32);
+    return (first & 0xff) == static_cast<std::uint8_t>(MessageKind::match);
 }
 
 /// \return false when it is truncated, too long or of no known kind
