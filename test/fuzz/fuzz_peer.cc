@@ -65,7 +65,33 @@ class Side {
             std::span(box.records).first(Vfrag::count_for(length, box.vfrag.fragment_bytes));
         box.vfrag.user = &box;
         box.out = true;
-        peer_.submit(box.vfrag, now);
+        const PathId path = ordered && count % 2 != 0 ? peer_.express_path(length) : no_path;
+        if (path == no_path) {
+            peer_.submit(box.vfrag, now);
+            return;
+        }
+        FragHeader header = peer_.express_header(box.vfrag, path, now);
+        say(write(header));
+        const Time by = peer_.sent_express(box.vfrag, path, header, now);
+        FUZZ_REQUIRE(by >= peer_.next_deadline());
+    }
+
+    /// A whole fragment with a payload of zeros.
+    static std::vector<std::byte> write(FragHeader &header)
+    {
+        const std::vector<std::byte> payload(header.payload_bytes);
+        header.flags |= flag_payload_checksummed;
+        header.payload_crc = ft::base::crc32c(payload);
+        std::vector<std::byte> bytes(header_bytes + payload.size());
+        write_header(header, bytes);
+        seal(bytes);
+        return bytes;
+    }
+    void say(std::vector<std::byte> &&bytes)
+    {
+        if (said.size() < 200) {
+            said.push_back(std::move(bytes));
+        }
     }
 
     /// Sends what there is to send; the fragments are kept for the other side.
@@ -77,12 +103,7 @@ class Side {
             std::vector<std::byte> bytes(max_control_bytes);
             if (t.what == Transmit::What::fragment) {
                 FUZZ_REQUIRE(static_cast<Box *>(t.choice.vfrag->user)->out);
-                const std::vector<std::byte> payload(t.header.payload_bytes);
-                t.header.flags |= flag_payload_checksummed;
-                t.header.payload_crc = ft::base::crc32c(payload);
-                bytes.resize(header_bytes + payload.size());
-                write_header(t.header, bytes);
-                seal(bytes);
+                bytes = write(t.header);
                 if (!complete) {
                     held_.push_back({t.choice.vfrag, t.choice.index, t.path, now});
                 }
@@ -90,9 +111,7 @@ class Side {
                 bytes.resize(peer_.write_control(t, bytes));
             }
             peer_.sent(t, now, complete);
-            if (said.size() < 200) {
-                said.push_back(std::move(bytes));
-            }
+            say(std::move(bytes));
         }
         finish();
     }
