@@ -16,4 +16,15 @@ inline const char *selected_pml() noexcept
     return component == nullptr ? nullptr : component->mca_component_name;
 }
 
+/// Whether that PML sends again what is lost; so does one that is not there. Asked for the first
+/// time when a PML has asked for peers, never before.
+inline bool pml_retransmits() noexcept
+{
+    static const bool does = [] {
+        const char *name = selected_pml();
+        return name == nullptr || std::strcmp(name, "dr") == 0;
+    }();
+    return does;
+}
+
 } // namespace ft::mca

@@ -69,6 +69,29 @@ def corrupted_on_the_wire():
             check(counted(story, "pml/dr", "corrupt_payload") > 0, "dr noticed nothing")
 
 
+def only_ipv6(cluster, hosts, rails):
+    """Takes the rails' addresses of IPv4 away and gives them others."""
+    for number, host in enumerate(hosts):
+        for rail in rails:
+            device = f"rail{rail}"
+            cluster.tool("run", host, "--", "ip", "-4", "address", "flush", "dev", device)
+            cluster.tool("run", host, "--", "ip", "-6", "address", "add", f"fd00:{rail + 1}::{number + 1}/64", "dev", device,
+                         "nodad")
+
+
+def rails_of_ipv6():
+    """rails that have IPv6 only: from one to the other as one is cut"""
+    with ftcluster.Cluster() as cluster:
+        only_ipv6(cluster, ("n0", "n1", "n2", "n3"), (0, 1))
+        parameters = dict(DGRAM, btl_dgram_if_include="rail0,rail1")
+        with ftring.Story(cluster, parameters, DEADLINE, largest=100000) as story:
+            story.under_way()
+            cluster.tool("cut", "n1", "0", "--how", "drop")
+            check(cluster.await_struck("drop", "n1", "0", 1, story.end), "nothing was cut")
+            story.goes_on(5)
+            finish(story)
+
+
 def rail_after_rail(provider="auto"):
     """from one datagram rail to the other to TCP, as each is cut"""
     parameters = dict(DGRAM, btl="dgram,tcp,self", pml_dr_verbose=1, btl_dgram_provider=provider)
@@ -230,7 +253,7 @@ def replayed():
 
 TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), loses("0.05", "ofi:udp"), corrupted_on_the_wire,
          rail_after_rail, rail_after_rail_of_libfabric, rail_back, narrower_than_announced, full_buffers,
-         stopped_host, different_networks, no_route, replayed]
+         stopped_host, rails_of_ipv6, different_networks, no_route, replayed]
 
 if __name__ == "__main__":
     chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]

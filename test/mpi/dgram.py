@@ -6,92 +6,40 @@ import random
 import re
 import socket
 import struct
-import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 sys.dont_write_bytecode = True
 
+import ftbtl  # noqa: E402
+import ftmanual  # noqa: E402
 import ftmpi  # noqa: E402
 import fttap  # noqa: E402
 
-DEADLINE = 60
-WORK = ["--rounds", 10, "--max", 300000]
-LOOPBACK = {"btl_dgram_if_include": "lo", "btl_dgram_stats": 1, "pml_dr_stats": 1}
-
-
-def command(parameters, program=None, pml="dr", btl="dgram,self", ranks=2):
-    """The whole command."""
-    program = program or [ftmpi.HASHRING, *WORK]
-    return [ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks),
-            *ftmpi.mca({"pml": pml, "btl": btl, **parameters}), *[str(word) for word in program]]
-
-
-def run(parameters, **options):
-    """A run that ends in time."""
-    result = ftmpi.run(command(parameters, **options), DEADLINE, show_stacks=True)
-    result.must(not result.late, "the job hung")
-    result.must("Signal:" not in result.output and "terminate called" not in result.output,
-                "the job crashed")
-    return result
+LOOPBACK = {"btl_dgram_if_include": "lo", "btl_dgram_stats": 1}
+BTL = ftbtl.Btl("dgram", LOOPBACK)
+WRONG = {"btl_dgram_if_include": "nonsense/99"}
 
 
 def carries(text, **parameters):
-    """Every byte is right, and it went by datagrams."""
-    def case():
-        names = {f"btl_dgram_{name}": value for name, value in parameters.items()}
-        result = run({**LOOPBACK, **names}, ranks=3)
-        result.must(result.right, "the data was not right")
-        result.must(result.dgram.get("delivered", 0) > 1000, "it did not go by datagrams")
-        result.must(result.dgram["malformed"] == 0 and result.dgram["strangers"] == 0,
-                    "datagrams of our own were dropped")
-    case.__doc__ = f"{text}: every byte is right"
-    return case
-
-
-def inert(text, **options):
-    """Nothing is seen of it."""
-    def case():
-        parameters = {"btl_dgram_if_include": "nonsense/99", "btl_dgram_stats": 1}
-        result = run(parameters, **options)
-        result.must(result.right, "the run is disturbed")
-        result.must("dgram" not in result.output, "it said something")
-    case.__doc__ = f"{text}, it says and does nothing"
-    return case
-
-
-def refused(words, parameters, **options):
-    """A message that holds all the words comes once, and the job fails for want of a path."""
-    result = run(parameters, **options)
-    result.must(result.code != 0, "the job went on as if nothing were wrong")
-    flat = " ".join(result.output.split())
-    for word in words:
-        result.must(flat.count(word) == 1, f"\"{word}\" came {flat.count(word)} times")
-
-
-def refuses(parameters, *words):
-    """A value that cannot be used."""
-    def case():
-        refused(words, parameters)
-    case.__doc__ = " ".join(f"{n} {v}" for n, v in parameters.items()) + " is refused"
-    return case
+    """Every byte is right, and none of our own datagrams was dropped."""
+    return BTL.carries(text, ("malformed", "strangers"), **parameters)
 
 
 def refuses_ob1():
     """under a PML that does not retransmit it refuses, and says why"""
     words = ["the PML of this job is ob1, which does not send lost fragments again",
              "Use \"--mca pml dr\""]
-    refused(words, LOOPBACK, pml="ob1")
-    result = run(LOOPBACK, pml="ob1", btl="dgram,vader,self")
+    BTL.refused(LOOPBACK, words, pml="ob1")
+    result = BTL.run(LOOPBACK, pml="ob1", btl="dgram,vader,self")
     result.must(result.right and words[0] in " ".join(result.output.split()),
                 "with another BTL the job must run over that one")
 
 
 def host_without_such_a_network():
     """an interface that this host does not have is refused with those that it has"""
-    result = run({"btl_dgram_if_include": "203.0.113.0/24"})
+    result = BTL.run({"btl_dgram_if_include": "203.0.113.0/24"})
     flat = " ".join(result.output.split())
     result.must(result.code != 0 and "Asked for (if_include): 203.0.113.0/24" in flat
                 and "lo (127.0.0.1)" in flat, "no message says so")
@@ -105,7 +53,7 @@ def different_providers():
 
     names = ftmpi.mca({"pml": "dr", "btl": "dgram,self", **LOOPBACK})
     result = ftmpi.run([ftmpi.MPIRUN, "--oversubscribe", *names, *half("udp"), ":",
-                        *half("ofi:udp")], DEADLINE)
+                        *half("ofi:udp")], ftbtl.DEADLINE)
     flat = " ".join(result.output.split())
     result.must(result.code != 0 and not result.late, "the job went on, or hung")
     result.must(re.search(r"Provider: udp Process: \S+ on \S+ Provider: ofi:udp", flat),
@@ -145,30 +93,30 @@ def foreign(rng):
     return [well_formed, part, probe, noise, cut, version, b""]
 
 
+def takes_the_faster_provider():
+    """without an adapter that is driven from user space the default are the kernel's sockets"""
+    result = BTL.run(LOOPBACK)
+    result.must(result.right, "the data was not right")
+    taken = set(re.findall(r"^btl/dgram\[rank \d+\]: module=\d+ provider=(\S+)", result.output, re.M))
+    adapters = any(os.path.isdir(folder) and os.listdir(folder) for folder in ("/sys/class/infiniband", "/sys/class/hfi1"))
+    result.must(len(taken) == 1 and (adapters or taken == {"udp"}) and "ofi:udp" not in taken, f"providers: {taken}")
+
+
 def drops_foreign_datagrams():
     """datagrams of strangers and of earlier jobs, and nonsense, are dropped and counted"""
-    rng = random.Random(7)
-    with tempfile.TemporaryDirectory() as folder:
-        enough = os.path.join(folder, "enough")
-        program = [ftmpi.HASHRING, "--until", enough, "--seconds", DEADLINE, "--max", 300000]
-        with open(os.path.join(folder, "output"), "w+", encoding="utf-8") as output, \
-                subprocess.Popen(command(LOOPBACK, program), stdout=output,
-                                 stderr=subprocess.STDOUT, start_new_session=True) as process, \
-                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            end = time.monotonic() + DEADLINE / 2
-            ports = []
-            while len(ports) < 2 and time.monotonic() < end and process.poll() is None:
-                ports = sockets_of(ftmpi.descendants(process.pid))
+    def send(process, end):
+        rng = random.Random(7)
+        ports = []
+        while len(ports) < 2 and time.monotonic() < end and process.poll() is None:
+            ports = sockets_of(ftmpi.descendants(process.pid))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             for _ in range(200):
                 for datagram in foreign(rng):
                     for port in ports:
                         sender.sendto(datagram, ("127.0.0.1", port))
-            with open(enough, "w", encoding="ascii"):
-                pass
-            code = process.wait(DEADLINE)
-            output.seek(0)
-            text = output.read()
-    result = ftmpi.Result(["hashring"], code, text, 0, False, "")
+        return ports
+
+    result, ports = BTL.during(BTL.loopback, send, largest=300000)
     result.must(len(ports) >= 2, "the ranks' sockets were not found")
     result.must(result.right, "the data was not right")
     result.must(result.dgram["strangers"] > 100 and result.dgram["malformed"] > 100,
@@ -177,15 +125,7 @@ def drops_foreign_datagrams():
 
 def settings_agree_with_the_manual():
     """the manual page describes every parameter with its default, and no other"""
-    listing = subprocess.run(["ompi_info", "--param", "btl", "dgram", "--level", "9", "--parsable"],
-                             stdout=subprocess.PIPE, text=True, check=True).stdout
-    registered = dict(re.findall(r"param:btl_dgram_(\w+):value:(.*)", listing))
-    page = os.path.join(os.environ["FT_TOP"], "opal", "mca", "btl", "dgram", "mca_btl_dgram.7")
-    with open(page, encoding="utf-8") as file:
-        described = dict(re.findall(r"^\.BR btl_dgram_(\w+) \" \(default (.*?)\)", file.read(), re.M))
-    registered = {name: value.strip('"') or "none" for name, value in registered.items()}
-    fttap.check(registered and registered == described,
-                f"registered: {registered}\ndescribed: {described}")
+    ftmanual.agree("btl", "dgram", "opal/mca/btl/dgram")
 
 
 TESTS = [
@@ -199,23 +139,24 @@ TESTS = [
     carries("libfabric's datagrams", provider="ofi:udp"),
     carries("the first provider of libfabric, small buffers", provider="ofi",
             receive_buffer=65536, max_datagram=600),
-    inert("not in the list of BTLs", btl="vader,self"),
-    inert("with a list that only excludes", btl="^openib"),
+    BTL.inert("not in the list of BTLs", WRONG, btl="vader,self"),
+    BTL.inert("with a list that only excludes", WRONG, btl="^openib"),
     refuses_ob1,
-    refuses({"btl_dgram_provider": "pigeons"}, "Parameter: btl_dgram_provider Value: pigeons"),
-    refuses({"btl_dgram_provider": "ofi:pigeons"},
+    BTL.refuses({"btl_dgram_provider": "pigeons"}, "Parameter: btl_dgram_provider Value: pigeons"),
+    BTL.refuses({"btl_dgram_provider": "ofi:pigeons"},
             "libfabric has no provider of that name on this host; those with one are"),
-    refuses({"btl_dgram_provider": "ofi:tcp;ofi_rxm"},
+    BTL.refuses({"btl_dgram_provider": "ofi:tcp;ofi_rxm"},
             "that provider of libfabric has no datagram endpoint (FI_EP_DGRAM); those with one are"),
+    takes_the_faster_provider,
     different_providers,
-    refuses({"btl_dgram_if_include": "10.1.0.0/33"},
+    BTL.refuses({"btl_dgram_if_include": "10.1.0.0/33"},
             "Parameter: btl_dgram_if_include Value: 10.1.0.0/33"),
-    refuses({"btl_dgram_if_exclude": "eth0/24"},
+    BTL.refuses({"btl_dgram_if_exclude": "eth0/24"},
             "Parameter: btl_dgram_if_exclude Value: eth0/24"),
-    refuses({"btl_dgram_max_datagram": 70000}, "It must be 0, or 548 to 65507"),
-    refuses({"btl_dgram_max_datagram": 100}, "It must be 0, or 548 to 65507"),
-    refuses({"btl_dgram_batch": 0}, "It must be 1 to 128"),
-    refuses({"btl_dgram_receive_buffer": 1}, "It must be 4096 to 1073741824"),
+    BTL.refuses({"btl_dgram_max_datagram": 70000}, "It must be 0, or 548 to 65507"),
+    BTL.refuses({"btl_dgram_max_datagram": 100}, "It must be 0, or 548 to 65507"),
+    BTL.refuses({"btl_dgram_batch": 0}, "It must be 1 to 128"),
+    BTL.refuses({"btl_dgram_receive_buffer": 1}, "It must be 4096 to 1073741824"),
     host_without_such_a_network,
     drops_foreign_datagrams,
     settings_agree_with_the_manual,

@@ -1,21 +1,35 @@
-#include "opal/mca/btl/dgram/interfaces.hpp"
+#include "opal/mca/btl/base/interfaces.hpp"
 #include "test/unit/cmocka.hpp"
 
 #include <string>
 
-using namespace ft::dgram;
+using namespace ft::btl;
 
 namespace {
 
 Interface make(const char *name, std::uint32_t address, bool loopback = false)
 {
-    return {name, address, 0xffffff00, 1500, loopback};
+    return {name, IpAddress::v4(address), 96 + 24, 1500, loopback};
 }
 
+/// fd00:NET::HOST/64
+Interface make_v6(const char *name, std::uint8_t net, std::uint8_t host)
+{
+    Interface interface {
+        name, {}, 64, 1500, false
+    };
+    interface.address.bytes[0] = 0xfd;
+    interface.address.bytes[3] = net;
+    interface.address.bytes[15] = host;
+    return interface;
+}
+
+/// eth0 has one family, eth1 both, eth2 two addresses of the other.
 const std::vector<Interface> &host()
 {
     static const std::vector<Interface> all{make("lo", 0x7f000001, true), make("eth0", 0x0a010005),
-                                            make("eth1", 0x0a020005)};
+                                            make("eth1", 0x0a020005),     make_v6("eth1", 1, 5),
+                                            make_v6("eth2", 2, 5),        make_v6("eth2", 3, 6)};
     return all;
 }
 
@@ -30,14 +44,14 @@ std::string chosen(const char *include, const char *exclude = "")
     }
     std::string names;
     for (const Interface &interface : choose(host(), in, out)) {
-        names += interface.name + " ";
+        names += interface.name + (interface.address.is_v4() ? " " : "/6 ");
     }
     return names;
 }
 
 void lists_choose_by_name_and_network(void **)
 {
-    assert_string_equal(chosen("").c_str(), "eth0 eth1 ");
+    assert_string_equal(chosen("").c_str(), "eth0 eth1 eth2/6 ");
     assert_string_equal(chosen("eth1").c_str(), "eth1 ");
     assert_string_equal(chosen("10.1.0.0/16").c_str(), "eth0 ");
     assert_string_equal(chosen("10.0.0.0/8").c_str(), "eth0 eth1 ");
@@ -49,9 +63,36 @@ void lists_choose_by_name_and_network(void **)
 
 void exclusion_leaves_the_rest_and_loopback_last(void **)
 {
-    assert_string_equal(chosen("", "eth0").c_str(), "eth1 ");
-    assert_string_equal(chosen("", "10.0.0.0/8").c_str(), "lo ");
-    assert_string_equal(chosen("", "10.0.0.0/8,lo").c_str(), "");
+    assert_string_equal(chosen("", "eth0").c_str(), "eth1 eth2/6 ");
+    assert_string_equal(chosen("", "10.0.0.0/8,eth2").c_str(), "lo ");
+    assert_string_equal(chosen("", "10.0.0.0/8,eth2,lo").c_str(), "");
+}
+
+void an_address_of_ipv6_is_for_interfaces_without_another(void **)
+{
+    assert_string_equal(chosen("eth1").c_str(), "eth1 ");
+    assert_string_equal(chosen("eth2").c_str(), "eth2/6 ");
+    assert_string_equal(chosen("fd00:1::/64").c_str(), "eth1/6 "); // named: its network
+    assert_string_equal(chosen("fd00::/16").c_str(), "eth1/6 eth2/6 eth2/6 ");
+    assert_string_equal(chosen("fd00:3::6").c_str(), "eth2/6 ");
+    assert_string_equal(chosen("::/0,eth0").c_str(), "eth0 eth1/6 eth2/6 eth2/6 ");
+    assert_string_equal(chosen("", "fd00:2::/64,10.0.0.0/8").c_str(), "lo ");
+    assert_string_equal(chosen("fd00:1::/129").c_str(), "!fd00:1::/129");
+    assert_string_equal(chosen("fd00:1:/64").c_str(), "!fd00:1:/64");
+}
+
+void networks_are_compared_within_a_family(void **)
+{
+    const Interface v4 = make("eth0", 0x0a010005);
+    const Interface v6 = make_v6("eth1", 1, 5);
+    assert_true(v4.same_network(IpAddress::v4(0x0a0100fe)));
+    assert_false(v4.same_network(IpAddress::v4(0x0a010105)));
+    assert_true(v6.same_network(make_v6("", 1, 200).address));
+    assert_false(v6.same_network(make_v6("", 2, 5).address));
+    assert_false(v6.same_network(v4.address));
+    assert_false(Interface{}.same_network(IpAddress{}));
+    assert_string_equal(printed(v4.address).c_str(), "10.1.0.5");
+    assert_string_equal(printed(v6.address).c_str(), "fd00:1::5");
 }
 
 void wrong_words_are_named(void **)
@@ -80,6 +121,8 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(lists_choose_by_name_and_network),
         cmocka_unit_test(exclusion_leaves_the_rest_and_loopback_last),
+        cmocka_unit_test(an_address_of_ipv6_is_for_interfaces_without_another),
+        cmocka_unit_test(networks_are_compared_within_a_family),
         cmocka_unit_test(wrong_words_are_named),
         cmocka_unit_test(this_host_has_loopback),
     };

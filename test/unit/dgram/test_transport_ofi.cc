@@ -10,6 +10,8 @@
 #include <vector>
 
 using namespace ft::dgram;
+using ft::btl::IpAddress;
+using ft::btl::local_interfaces;
 
 namespace {
 
@@ -25,7 +27,7 @@ std::vector<Interface> loopback()
 {
     std::vector<Interface> found;
     for (const Interface &interface : local_interfaces()) {
-        if (interface.loopback) {
+        if (interface.loopback && interface.address.is_v4()) {
             found.push_back(interface);
         }
     }
@@ -176,7 +178,7 @@ void what_has_no_datagrams_is_told_from_what_is_not_there(void **)
 void an_address_that_is_not_ours_has_no_endpoint(void **)
 {
     auto foreign = loopback();
-    foreign.front().address = 0xc0000201; // 192.0.2.1, for documentation
+    foreign.front().address = IpAddress::v4(0xc0000201); // 192.0.2.1, for documentation
     foreign.resize(1);
     std::string why;
     const bool none = open_transports("ofi:udp", foreign, UdpSettings{}, why).empty();

@@ -19,10 +19,9 @@
 #include "opal/ft/datagram/datagram.hpp"
 #include "opal/ft/datagram/reassembly.hpp"
 #include "opal/ft/datagram/size_search.hpp"
-#include "opal/mca/btl/dgram/interfaces.hpp"
+#include "opal/mca/btl/base/fragments.hpp"
 #include "opal/mca/btl/dgram/transport.hpp"
 #include "opal/mca/lock.hpp"
-#include "opal/mca/pool.hpp"
 
 extern "C" {
 /// What Open MPI looks for in the shared object.
@@ -50,10 +49,9 @@ struct Settings {
 /// A fragment of the PML's with room for the header in front of it.
 struct Fragment {
     mca_btl_base_descriptor_t descriptor;
-    mca_btl_base_segment_t segments[2];
-    std::uint32_t room = 0; ///< bytes that fit
-    std::uint8_t tag = 0;
-    bool small = false; ///< which pool it came from
+    mca_btl_base_segment_t segments[1];
+    std::uint8_t tag;
+    bool small; ///< which pool it came from
     alignas(8) std::byte front[whole_bytes];
     [[nodiscard]] std::byte *data() noexcept { return reinterpret_cast<std::byte *>(this + 1); }
 };
@@ -90,20 +88,28 @@ struct ModuleCounters {
 
 class Module final : public mca_btl_base_module_t, private Sink {
   public:
-    Module(Interface interface, std::unique_ptr<Transport> transport, const Settings &settings,
+    using Endpoint = dgram::Endpoint;
+    using Fragment = dgram::Fragment;
+
+    Module(Interface network, std::unique_ptr<Transport> transport, const Settings &settings,
            std::uint64_t cookie, unsigned index);
     ~Module() override;
 
-    [[nodiscard]] const Interface &interface() const noexcept { return interface_; }
+    [[nodiscard]] const Interface &network() const noexcept { return network_; }
     [[nodiscard]] Transport &transport() noexcept { return *transport_; }
 
+    /// \return the way to that peer, nullptr when there is none
+    Endpoint *reach(opal_proc_t *process);
     /// \return the new endpoint, owned by the module
     Endpoint *add_peer(opal_proc_t *process, const Address &address, std::uint64_t key,
                        std::uint32_t announced);
     void remove_peer(Endpoint *endpoint) noexcept;
 
-    Fragment *allocate(std::size_t bytes, std::uint32_t flags) noexcept;
-    void give_back(Fragment *fragment) noexcept;
+    Fragment *allocate(std::size_t bytes, std::uint32_t flags) noexcept
+    {
+        return fragments_.get(bytes, flags);
+    }
+    void give_back(Fragment *fragment) noexcept { fragments_.put(fragment); }
     int send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag) noexcept;
     int send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void *header,
                  std::size_t header_bytes, std::size_t payload_bytes,
@@ -131,7 +137,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
                     std::uint32_t total) noexcept;
     [[nodiscard]] Header header_for(const Endpoint &endpoint, Kind kind) const noexcept;
 
-    const Interface interface_;
+    const Interface network_;
     const Settings &settings_;
     const std::uint64_t cookie_;
     const unsigned index_;
@@ -142,8 +148,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     std::vector<Endpoint *> unflushed_;
     std::vector<Endpoint *> used_;   ///< since the sizes were last looked at
     std::vector<Endpoint *> failed_; ///< to be told to the PML
-    mca::BlockPool small_;
-    mca::BlockPool large_;
+    btl::FragmentPools<Fragment> fragments_;
     std::vector<std::byte> probe_;
     base::Time next_search_;
     ModuleCounters counters_;
@@ -153,26 +158,24 @@ class Module final : public mca_btl_base_module_t, private Sink {
     unsigned idle_passes_ = 0;
 };
 
-/// The component's modules, in the order of the modex.
-std::vector<std::unique_ptr<Module>> &modules() noexcept;
-/// Fills the entry points of a module.
-void set_entry_points(mca_btl_base_module_t &module) noexcept;
-/// Whether the PML that was selected retransmits; says why not, once.
-bool pml_retransmits() noexcept;
-/// What a peer published, for one of our modules.
+/// What a peer published.
 struct Published {
     std::uint64_t cookie = 0;
     struct Place {
         std::string provider;
-        Address address;
-        std::uint32_t ipv4 = 0; ///< host byte order; 0: reached by other addresses than those of IP
-        std::uint32_t mask = 0;
+        Address transport;
+        btl::IpAddress address; ///< none: reached by other addresses than those of IP
         std::uint32_t largest = 0;
         bool loopback = false;
     };
     std::vector<Place> places;
 };
+/// \return false when PMIx did not take it
+bool publish_modules(std::uint64_t cookie);
 /// \return false when the peer does not use this BTL, or what it published makes no sense
 bool published_by(opal_proc_t *process, Published &out);
+
+inline constexpr std::size_t most_modules = 16;
+inline constexpr const char *help_file = "help-btl-dgram.txt";
 
 } // namespace ft::dgram

@@ -2,6 +2,7 @@
 
 #include <cinttypes>
 
+#include "opal/mca/btl/base/entry_points.hpp"
 #include "opal/mca/clock.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/mca/unreliable.hpp"
@@ -10,7 +11,7 @@ namespace ft::dgram {
 
 namespace {
 
-constexpr std::size_t small_bytes = 2048;
+constexpr std::size_t small_bytes = btl::FragmentPools<Fragment>::small_bytes;
 /// A clock is read, and sizes are looked after, every so many calls of progress.
 constexpr unsigned passes_per_look = 32;
 constexpr base::Duration look_interval = base::Duration::from_ms(10);
@@ -20,10 +21,10 @@ static_assert(offsetof(Fragment, front) + whole_bytes == sizeof(Fragment),
 
 } // namespace
 
-Module::Module(Interface interface, std::unique_ptr<Transport> transport, const Settings &settings,
+Module::Module(Interface network, std::unique_ptr<Transport> transport, const Settings &settings,
                std::uint64_t cookie, unsigned index)
     : mca_btl_base_module_t{},
-      interface_(std::move(interface)),
+      network_(std::move(network)),
       settings_(settings),
       cookie_(cookie),
       index_(index),
@@ -39,80 +40,14 @@ Module::Module(Interface interface, std::unique_ptr<Transport> transport, const 
     btl_bandwidth = settings.bandwidth;
     btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_NEED_ACK | MCA_BTL_FLAGS_NEED_CSUM |
                 mca::btl_flag_unreliable;
-    set_entry_points(*this);
-    small_.set_up(sizeof(Fragment) + small_bytes, 64);
-    large_.set_up(sizeof(Fragment) + std::max(largest, small_bytes), 8);
+    btl::set_entry_points(*this);
+    fragments_.set_up(largest);
     probe_.resize(transport_->largest());
 }
 
 Module::~Module()
 {
-    small_.release();
-    large_.release();
-}
-
-Endpoint *Module::add_peer(opal_proc_t *process, const Address &address, std::uint64_t key,
-                           std::uint32_t announced)
-{
-    const mca::Guard guard(lock_);
-    const auto size = static_cast<std::uint32_t>(transport_->largest());
-    auto fresh = std::make_unique<Endpoint>(
-        std::min(size, announced),
-        base::Duration::from_ms(std::max<std::uint32_t>(settings_.size_interval_ms, 1)));
-    Endpoint *endpoint = fresh.get();
-    endpoint->process = process;
-    endpoint->address = address;
-    endpoint->key = key;
-    endpoint->sender = static_cast<std::uint32_t>(key);
-    endpoint->waiting.reserve(2 * std::size_t{settings_.batch});
-    by_sender_[endpoint->sender] = endpoint;
-    endpoints_.emplace(endpoint, std::move(fresh));
-    return endpoint;
-}
-
-void Module::remove_peer(Endpoint *endpoint) noexcept
-{
-    const mca::Guard guard(lock_);
-    flush_locked(*endpoint);
-    for (Fragment *fragment : endpoint->waiting) {
-        give_back(fragment);
-    }
-    counters_.narrowed += endpoint->search.times_lowered();
-    std::erase(unflushed_, endpoint);
-    std::erase(used_, endpoint);
-    std::erase(failed_, endpoint);
-    if (const auto found = by_sender_.find(endpoint->sender);
-        found != by_sender_.end() && found->second == endpoint) {
-        by_sender_.erase(found);
-    }
-    endpoints_.erase(endpoint);
-}
-
-Fragment *Module::allocate(std::size_t bytes, std::uint32_t flags) noexcept
-{
-    if (bytes > btl_max_send_size) {
-        return nullptr;
-    }
-    const bool small = bytes <= small_bytes;
-    void *memory = (small ? small_ : large_).get();
-    if (memory == nullptr) {
-        return nullptr;
-    }
-    auto *fragment = static_cast<Fragment *>(memory);
-    fragment->small = small;
-    fragment->segments[0].seg_addr.pval = fragment->data();
-    fragment->segments[0].seg_len = bytes;
-    fragment->descriptor.des_segments = fragment->segments;
-    fragment->descriptor.des_segment_count = 1;
-    fragment->descriptor.des_flags = flags;
-    fragment->descriptor.order = MCA_BTL_NO_ORDER;
-    fragment->descriptor.des_cbfunc = nullptr;
-    return fragment;
-}
-
-void Module::give_back(Fragment *fragment) noexcept
-{
-    (fragment->small ? small_ : large_).put(fragment);
+    fragments_.release();
 }
 
 Header Module::header_for(const Endpoint &endpoint, Kind kind) const noexcept
@@ -146,9 +81,8 @@ void Module::fail(Endpoint &endpoint, const std::string &why) noexcept
         return;
     }
     endpoint.broken = true;
-    mca::show_help("help-btl-dgram.txt", "way-broken", opal_process_info.nodename,
-                   interface_.name.c_str(), OPAL_NAME_PRINT(endpoint.process->proc_name),
-                   why.c_str());
+    mca::show_help(help_file, "way-broken", opal_process_info.nodename, network_.name.c_str(),
+                   OPAL_NAME_PRINT(endpoint.process->proc_name), why.c_str());
     for (Fragment *fragment : endpoint.waiting) {
         give_back(fragment);
     }
@@ -503,15 +437,17 @@ void Module::finish() const noexcept
         lowered += entry.second->search.times_lowered();
     }
     std::fprintf(stderr,
-                 "btl/dgram[rank %" PRIu32 "]: module=%u sent=%" PRIu64 " parts=%" PRIu64
-                 " delivered=%" PRIu64 " datagrams_out=%" PRIu64 " calls_out=%" PRIu64
-                 " datagrams_in=%" PRIu64 " calls_in=%" PRIu64 " malformed=%" PRIu64
-                 " strangers=%" PRIu64 " no_receiver=%" PRIu64 " refused=%" PRIu64 " full=%" PRIu64
-                 " too_large=%" PRIu64 " narrowed=%" PRIu64 " unfinished=%" PRIu64 "\n",
-                 OPAL_PROC_MY_NAME.vpid, index_, counters_.fragments_sent, counters_.sent_in_parts,
-                 counters_.delivered, t.datagrams_sent, t.calls_send, t.datagrams_received,
-                 t.calls_receive, counters_.malformed, counters_.strangers, counters_.no_receiver,
-                 t.refused, counters_.full, counters_.too_large, lowered, reassembly_.given_up());
+                 "btl/dgram[rank %" PRIu32 "]: module=%u provider=%s sent=%" PRIu64
+                 " parts=%" PRIu64 " delivered=%" PRIu64 " datagrams_out=%" PRIu64
+                 " calls_out=%" PRIu64 " datagrams_in=%" PRIu64 " calls_in=%" PRIu64
+                 " malformed=%" PRIu64 " strangers=%" PRIu64 " no_receiver=%" PRIu64
+                 " refused=%" PRIu64 " full=%" PRIu64 " too_large=%" PRIu64 " narrowed=%" PRIu64
+                 " unfinished=%" PRIu64 "\n",
+                 OPAL_PROC_MY_NAME.vpid, index_, transport_->provider().c_str(),
+                 counters_.fragments_sent, counters_.sent_in_parts, counters_.delivered,
+                 t.datagrams_sent, t.calls_send, t.datagrams_received, t.calls_receive,
+                 counters_.malformed, counters_.strangers, counters_.no_receiver, t.refused,
+                 counters_.full, counters_.too_large, lowered, reassembly_.given_up());
 }
 
 } // namespace ft::dgram

@@ -15,9 +15,15 @@
 #include <span>
 #include <string>
 
+#include "opal/mca/btl/base/interfaces.hpp"
+
 namespace ft::dgram {
 
-/// No datagram of any transport is longer: the most that UDP over IPv4 carries.
+using btl::Interface;
+using btl::printed;
+
+/// No datagram of any transport is longer: the most that UDP over IPv4 carries;
+/// over IPv6 it is twenty bytes more.
 inline constexpr std::size_t most_datagram_bytes = 65507;
 
 /// A transport's own address, as its peers need it. Opaque to everybody else.

@@ -545,8 +545,8 @@ try {
         }
     };
     int rc = 0;
-    wanted->addr_format = FI_SOCKADDR_IN;
     for (const Interface &interface : interfaces) {
+        wanted->addr_format = interface.address.is_v4() ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
         if (const Info info = ask(*wanted, printed(interface.address).c_str(), rc);
             info != nullptr) {
             add(*info, interface);
@@ -565,7 +565,7 @@ try {
     std::vector<std::string> domains;
     for (const fi_info *info = list.get(); info != nullptr; info = info->next) {
         if (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6) {
-            why = "it has no endpoint at the IPv4 addresses that are to be used";
+            why = "it has no endpoint at the IP addresses that are to be used";
             continue;
         }
         Interface place;

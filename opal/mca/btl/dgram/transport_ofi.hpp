@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "opal/mca/btl/dgram/interfaces.hpp"
+#include "opal/mca/btl/base/interfaces.hpp"
 #include "opal/mca/btl/dgram/transport.hpp"
 
 namespace ft::dgram {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -14,13 +15,44 @@ namespace ft::dgram {
 
 namespace {
 
-constexpr std::size_t ip_and_udp = 28; ///< header bytes of IPv4 without options, and of UDP
+/// Header bytes of IP without options, and of UDP.
+constexpr std::size_t headers_v4 = 28;
+constexpr std::size_t headers_v6 = 48;
 /// Older kernels than 6.9 take no more; one call carries one maximum datagram in all anyway.
 constexpr std::size_t most_segments = 64;
 constexpr std::size_t most_messages = 16; ///< in one sendmmsg
 constexpr std::size_t received_at_once = 8;
 constexpr int rounds_at_once = 4;
 constexpr std::size_t room_bytes = 65536;
+
+/// Where a socket is or leads: an address of IP and a port. Published as 16 and 2 bytes.
+struct Place {
+    static constexpr std::size_t bytes = sizeof(btl::IpAddress::bytes) + 2;
+    btl::IpAddress address;
+    in_port_t port = 0; ///< network byte order
+
+    [[nodiscard]] int family() const noexcept { return address.is_v4() ? AF_INET : AF_INET6; }
+    /// \return the length of what was written to `out`
+    socklen_t to(sockaddr_storage &out) const noexcept
+    {
+        out = sockaddr_storage{};
+        if (address.is_v4()) {
+            sockaddr_in in{};
+            in.sin_family = AF_INET;
+            in.sin_port = port;
+            std::memcpy(&in.sin_addr, address.bytes.data() + btl::IpAddress::v4_prefix / 8,
+                        sizeof in.sin_addr);
+            std::memcpy(&out, &in, sizeof in);
+            return sizeof in;
+        }
+        sockaddr_in6 in{};
+        in.sin6_family = AF_INET6;
+        in.sin6_port = port;
+        std::memcpy(&in.sin6_addr, address.bytes.data(), sizeof in.sin6_addr);
+        std::memcpy(&out, &in, sizeof in);
+        return sizeof in;
+    }
+};
 
 class Socket {
   public:
@@ -33,12 +65,18 @@ class Socket {
             close(fd_);
         }
     }
-    [[nodiscard]] bool open() noexcept
+    [[nodiscard]] bool open(int family) noexcept
     {
-        fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        fd_ = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         return fd_ >= 0;
     }
     [[nodiscard]] int fd() const noexcept { return fd_; }
+    [[nodiscard]] bool bind_to(const Place &place) const noexcept
+    {
+        sockaddr_storage name{};
+        const socklen_t length = place.to(name);
+        return bind(fd_, reinterpret_cast<sockaddr *>(&name), length) == 0;
+    }
 
     void set(int level, int option, int value) const noexcept
     {
@@ -94,10 +132,10 @@ class UdpChannel final : public Channel {
     {
     }
 
-    bool open(std::uint32_t local, const sockaddr_in &peer, const UdpSettings &settings,
+    bool open(const btl::IpAddress &local, const Place &peer, const UdpSettings &settings,
               std::string &why)
     {
-        if (!socket_.open()) {
+        if (!socket_.open(peer.family())) {
             why = said("socket", errno);
             return false;
         }
@@ -105,15 +143,18 @@ class UdpChannel final : public Channel {
         static_cast<void>(socket_.buffer(SO_SNDBUFFORCE, SO_SNDBUF, settings.send_buffer));
         socket_.set(SOL_SOCKET, SO_RCVBUF, 0);
         // A network that has become narrower than it was announced may fragment.
-        socket_.set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT);
-        sockaddr_in from{};
-        from.sin_family = AF_INET;
-        from.sin_addr.s_addr = htonl(local);
-        if (bind(socket_.fd(), reinterpret_cast<sockaddr *>(&from), sizeof from) != 0) {
+        if (peer.family() == AF_INET) {
+            socket_.set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT);
+        } else {
+            socket_.set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DONT);
+        }
+        if (!socket_.bind_to({local, 0})) {
             why = said("bind", errno);
             return false;
         }
-        if (::connect(socket_.fd(), reinterpret_cast<const sockaddr *>(&peer), sizeof peer) != 0) {
+        sockaddr_storage to{};
+        const socklen_t length = peer.to(to);
+        if (::connect(socket_.fd(), reinterpret_cast<const sockaddr *>(&to), length) != 0) {
             why = said("connect", errno);
             return false;
         }
@@ -261,12 +302,14 @@ class UdpTransport final : public Transport {
     {
         settings_ = settings;
         local_ = interface.address;
-        largest_ = std::min<std::size_t>(
-            interface.mtu > ip_and_udp ? interface.mtu - ip_and_udp : 0, most_datagram_bytes);
+        const std::size_t headers = local_.is_v4() ? headers_v4 : headers_v6;
+        largest_ = std::min<std::size_t>(interface.mtu > headers ? interface.mtu - headers : 0,
+                                         most_datagram_bytes);
         if (settings.largest != 0) {
             largest_ = std::min<std::size_t>(settings.largest, most_datagram_bytes);
         }
-        if (!socket_.open()) {
+        const Place here{local_, 0};
+        if (!socket_.open(here.family())) {
             why = said("socket", errno);
             return false;
         }
@@ -274,21 +317,23 @@ class UdpTransport final : public Transport {
         if (settings.offload) {
             socket_.set(IPPROTO_UDP, UDP_GRO, 1);
         }
-        sockaddr_in name{};
-        name.sin_family = AF_INET;
-        name.sin_addr.s_addr = htonl(local_);
-        socklen_t length = sizeof name;
-        if (bind(socket_.fd(), reinterpret_cast<sockaddr *>(&name), length) != 0) {
+        if (!socket_.bind_to(here)) {
             why = said("bind", errno);
             return false;
         }
+        sockaddr_storage name{};
+        socklen_t length = sizeof name;
         if (getsockname(socket_.fd(), reinterpret_cast<sockaddr *>(&name), &length) != 0) {
             why = said("getsockname", errno);
             return false;
         }
-        std::memcpy(address_.bytes.data(), &name.sin_addr.s_addr, 4);
-        std::memcpy(address_.bytes.data() + 4, &name.sin_port, 2);
-        address_.length = 6;
+        // The port is at the same place in both families' addresses.
+        static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+        std::memcpy(address_.bytes.data(), local_.bytes.data(), local_.bytes.size());
+        std::memcpy(address_.bytes.data() + local_.bytes.size(),
+                    reinterpret_cast<const char *>(&name) + offsetof(sockaddr_in, sin_port),
+                    sizeof(in_port_t));
+        address_.length = Place::bytes;
         rooms_.resize(received_at_once * room_bytes);
         for (std::size_t i = 0; i < received_at_once; ++i) {
             pieces_[i] = {rooms_.data() + i * room_bytes, room_bytes};
@@ -306,14 +351,13 @@ class UdpTransport final : public Transport {
     [[nodiscard]] std::unique_ptr<Channel> connect(const Address &peer,
                                                    std::string &why) noexcept override
     try {
-        if (peer.length != 6) {
+        if (peer.length != Place::bytes) {
             why = "the peer's address is none of UDP";
             return nullptr;
         }
-        sockaddr_in to{};
-        to.sin_family = AF_INET;
-        std::memcpy(&to.sin_addr.s_addr, peer.bytes.data(), 4);
-        std::memcpy(&to.sin_port, peer.bytes.data() + 4, 2);
+        Place to;
+        std::memcpy(to.address.bytes.data(), peer.bytes.data(), to.address.bytes.size());
+        std::memcpy(&to.port, peer.bytes.data() + to.address.bytes.size(), sizeof to.port);
         auto channel = std::make_unique<UdpChannel>(counters_, settings_.offload);
         return channel->open(local_, to, settings_, why) ? std::move(channel) : nullptr;
     } catch (...) {
@@ -419,7 +463,7 @@ class UdpTransport final : public Transport {
     TransportCounters counters_;
     std::string trouble_;
     Address address_;
-    std::uint32_t local_ = 0;
+    btl::IpAddress local_;
     std::size_t largest_ = 0;
     std::size_t room_ = 0;
     bool found_ = false;     ///< the last pass found something

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "opal/mca/btl/dgram/interfaces.hpp"
+#include "opal/mca/btl/base/interfaces.hpp"
 #include "opal/mca/btl/dgram/transport.hpp"
 
 namespace ft::dgram {

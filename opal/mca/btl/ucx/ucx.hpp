@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "opal/ft/base/time.hpp"
-#include "opal/mca/btl/dgram/interfaces.hpp"
+#include "opal/mca/btl/base/fragments.hpp"
+#include "opal/mca/btl/base/interfaces.hpp"
 #include "opal/mca/btl/ucx/message.hpp"
 #include "opal/mca/btl/ucx/port.hpp"
 #include "opal/mca/lock.hpp"
-#include "opal/mca/pool.hpp"
 
 namespace ft::ucx {
 
@@ -93,28 +93,33 @@ struct ModuleCounters {
 /// Fragments that wait for one peer before the PML is told to wait itself.
 inline constexpr std::size_t most_waiting = 64;
 
-/// A PML that sends again what is lost can wait for a new connection; the others must be told.
-bool pml_retransmits() noexcept;
 /// What the PML is told of a fragment that went down with its connection.
 int status_of_lost() noexcept;
 
 class Module final : public mca_btl_base_module_t, private PortEvents {
   public:
+    using Endpoint = ucx::Endpoint;
+    using Fragment = ucx::Fragment;
+
     /// \param network the one of the device; nameless for shared memory, or when it has no address
-    Module(std::unique_ptr<Port> port, dgram::Interface network,
-           mca_btl_base_component_t &component, const Settings &settings, std::uint64_t cookie,
-           unsigned index);
+    Module(std::unique_ptr<Port> port, btl::Interface network, mca_btl_base_component_t &component,
+           const Settings &settings, std::uint64_t cookie, unsigned index);
     ~Module() override;
 
     [[nodiscard]] const Port &port() const noexcept { return *port_; }
-    [[nodiscard]] const dgram::Interface &network() const noexcept { return network_; }
+    [[nodiscard]] const btl::Interface &network() const noexcept { return network_; }
 
+    /// \return the way to that peer, nullptr when there is none
+    Endpoint *reach(opal_proc_t *process);
     /// \return the new endpoint, owned by the module
     Endpoint *add_peer(opal_proc_t *process, std::uint64_t cookie, Bytes device, Bytes interface);
     void remove_peer(Endpoint *endpoint) noexcept;
 
-    Fragment *allocate(std::size_t bytes, std::uint32_t flags) noexcept;
-    void give_back(Fragment *fragment) noexcept;
+    Fragment *allocate(std::size_t bytes, std::uint32_t flags) noexcept
+    {
+        return fragments_.get(bytes, flags);
+    }
+    void give_back(Fragment *fragment) noexcept { fragments_.put(fragment); }
     int send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag) noexcept;
     int send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void *header,
                  std::size_t header_bytes, std::size_t payload_bytes,
@@ -151,7 +156,7 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
     void say_goodbye(Endpoint &endpoint) noexcept;
     void report() noexcept;
 
-    const dgram::Interface network_;
+    const btl::Interface network_;
     const Settings &settings_;
     const std::uint64_t cookie_;
     const unsigned index_;
@@ -170,16 +175,10 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
     base::Time next_check_;
     unsigned passes_ = 0;
     unsigned idle_ = 0; ///< passes since something was done
-    mca::BlockPool small_;
-    mca::BlockPool large_;
+    btl::FragmentPools<Fragment> fragments_;
     ModuleCounters counters_;
     mca::Turn receiving_;
 };
-
-/// The modules of this process, in the order of the modex.
-std::vector<std::unique_ptr<Module>> &modules() noexcept;
-/// Fills the entry points of a module.
-void set_entry_points(mca_btl_base_module_t &module) noexcept;
 
 /// What a peer published.
 struct Published {
@@ -187,14 +186,18 @@ struct Published {
         std::string transport;
         Bytes device;
         Bytes interface;
-        std::uint32_t ipv4 = 0; ///< host byte order; 0: none
-        std::uint32_t mask = 0;
+        btl::IpAddress address; ///< of its device, if it has one
         bool loopback = false;
     };
     std::uint64_t cookie = 0;
     std::vector<Place> places;
 };
+inline constexpr std::size_t most_modules = 16;
+inline constexpr std::size_t most_address_bytes = 255;
+
+/// \return false when PMIx did not take it
+bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t cookie);
 /// \return false when the peer does not use this BTL, or what it published makes no sense
-bool published_by(mca_btl_base_component_t &component, opal_proc_t *process, Published &out);
+bool published_by(const mca_btl_base_component_t &component, opal_proc_t *process, Published &out);
 
 } // namespace ft::ucx

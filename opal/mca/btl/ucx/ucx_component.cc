@@ -4,29 +4,17 @@
 
 #include <array>
 
-#include "opal/mca/show_help.hpp"
+#include "opal/mca/btl/base/parameters.hpp"
+#include "opal/mca/btl/base/set_up.hpp"
 
 namespace ft::ucx {
 
 namespace {
 
-constexpr auto no_flags = static_cast<mca_base_var_flag_t>(0);
-
 Settings settings;
 const Library *library = nullptr;
 
-/// A parameter that is a number; ompi_info shows `help`.
-struct NumberParameter {
-    const char *name;
-    std::uint32_t Settings::*member;
-    std::uint32_t value;
-    std::uint32_t least; ///< 0 is allowed besides where it is the default
-    std::uint32_t most;
-    mca_base_var_info_lvl_t level;
-    const char *help;
-};
-
-std::array<NumberParameter, 5> numbers{{
+std::array<btl::NumberParameter<Settings>, 5> numbers{{
     {"fragment", &Settings::fragment, 65528, 1024, 65528, OPAL_INFO_LVL_4,
      "Largest fragment, bytes with btl/ucx's own 8, 1024 to 65528, default 65528; a transport that "
      "carries less sets the limit itself. Low: more work for each byte. High: 4 MiB of receive "
@@ -55,51 +43,42 @@ char *if_exclude = nullptr;
 
 int register_parameters() noexcept
 {
-    const auto *component = &mca_btl_ucx_component.btl_version;
-    const auto text = [&](const char *name, const char *help, char **storage, const char *value) {
-        *storage = const_cast<char *>(value);
-        mca_base_component_var_register(component, name, help, MCA_BASE_VAR_TYPE_STRING, nullptr, 0,
-                                        no_flags, OPAL_INFO_LVL_2, MCA_BASE_VAR_SCOPE_READONLY,
-                                        storage);
-    };
-    const auto flag = [&](const char *name, const char *help, bool *storage) {
-        mca_base_component_var_register(component, name, help, MCA_BASE_VAR_TYPE_BOOL, nullptr, 0,
-                                        no_flags, OPAL_INFO_LVL_3, MCA_BASE_VAR_SCOPE_READONLY,
-                                        storage);
-    };
-    text("transports",
-         "Transports of UCX to use, separated by commas, like tcp,posix; each device of each is a "
-         "module. auto (default) stands for the first of posix and sysv and the first of dc_mlx5, "
-         "ud_mlx5, ud_verbs and tcp that the host has. Few: fewer paths. Many: more to look at in "
-         "every progress, and shared memory twice",
-         &transports, "auto");
-    text("if_include",
-         "Network devices or IPv4 networks to use, separated by commas, like eth0,10.1.0.0/16 or "
-         "mlx5_0:1; shared memory is not concerned. Default: all that are up, but not loopback "
-         "unless there is no other. Few: fewer paths. Many: more sockets to look at",
-         &if_include, "");
-    text("if_exclude",
-         "Network devices or IPv4 networks not to use; only without btl_ucx_if_include. Default "
-         "none. One that reaches no peer costs nothing but its sockets",
-         &if_exclude, "");
-    for (NumberParameter &number : numbers) {
-        mca_base_component_var_register(component, number.name, number.help,
-                                        MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, 0, no_flags,
-                                        number.level, MCA_BASE_VAR_SCOPE_READONLY, &number.value);
-    }
-    flag("reconnect",
-         "Try to make a connection that broke anew within btl_ucx_verdict_ms. False (default): its "
-         "path is gone for good, and other paths carry on. True: it may come back, and what is "
-         "sent that way meanwhile is lost and sent again; the less tested of the two",
-         &settings.reconnect);
-    flag("stats",
-         "Print at the end, on standard error, one line for each module with what it sent, "
-         "received and dropped. Default false",
-         &settings.stats);
-    flag("verbose",
-         "Say on standard error when a way to a peer breaks, and what UCX says about it. Default "
-         "false: the PML says what becomes of it",
-         &settings.verbose);
+    const btl::Registrar parameters(mca_btl_ucx_component.btl_version);
+    parameters.text(
+        "transports",
+        "Transports of UCX to use, separated by commas, like tcp,posix; each device of each is a "
+        "module. auto (default) stands for the first of posix and sysv and the first of dc_mlx5, "
+        "ud_mlx5, ud_verbs and tcp that the host has. Few: fewer paths. Many: more to look at in "
+        "every progress, and shared memory twice",
+        OPAL_INFO_LVL_2, &transports, "auto");
+    parameters.text(
+        "if_include",
+        "Network devices or IPv4 networks to use, separated by commas, like eth0,10.1.0.0/16 or "
+        "mlx5_0:1; shared memory is not concerned. Default: all that are up, but not loopback "
+        "unless there is no other. Few: fewer paths. Many: more sockets to look at",
+        OPAL_INFO_LVL_2, &if_include, "");
+    parameters.text(
+        "if_exclude",
+        "Network devices or IPv4 networks not to use; only without btl_ucx_if_include. Default "
+        "none. One that reaches no peer costs nothing but its sockets",
+        OPAL_INFO_LVL_2, &if_exclude, "");
+    parameters.numbers<Settings>(numbers);
+    parameters.flag(
+        "reconnect",
+        "Try to make a connection that broke anew within btl_ucx_verdict_ms. False (default): its "
+        "path is gone for good, and other paths carry on. True: it may come back, and what is "
+        "sent that way meanwhile is lost and sent again; the less tested of the two",
+        OPAL_INFO_LVL_3, &settings.reconnect);
+    parameters.flag(
+        "stats",
+        "Print at the end, on standard error, one line for each module with what it sent, "
+        "received and dropped. Default false",
+        OPAL_INFO_LVL_3, &settings.stats);
+    parameters.flag(
+        "verbose",
+        "Say on standard error when a way to a peer breaks, and what UCX says about it. Default "
+        "false: the PML says what becomes of it",
+        OPAL_INFO_LVL_3, &settings.verbose);
     return OPAL_SUCCESS;
 }
 
@@ -114,41 +93,15 @@ int close_component() noexcept
     return OPAL_SUCCESS;
 }
 
-/// In the list of the parameter btl, by its own name.
-bool named() noexcept
-{
-    const char *selection = opal_btl_base_framework.framework_selection;
-    if (selection == nullptr || selection[0] == '^') {
-        return false;
-    }
-    char **list = opal_argv_split(selection, ',');
-    bool found = false;
-    for (char **name = list; name != nullptr && *name != nullptr; ++name) {
-        found = found || std::strcmp(*name, "ucx") == 0;
-    }
-    opal_argv_free(list);
-    return found;
-}
-
 bool load_settings()
 {
     settings.transports = transports == nullptr ? "" : transports;
     settings.if_include = if_include == nullptr ? "" : if_include;
     settings.if_exclude = if_exclude == nullptr ? "" : if_exclude;
-    for (const NumberParameter &number : numbers) {
-        if (number.value < number.least || number.value > number.most) {
-            const std::string value = std::to_string(number.value);
-            const std::string range =
-                std::to_string(number.least) + " to " + std::to_string(number.most);
-            if (OPAL_PROC_MY_NAME.vpid == 0) { // all have the same
-                mca::show_help(help_file, "bad-parameter", number.name, value.c_str(),
-                               range.c_str(), number.name);
-            }
-            return false;
-        }
-        settings.*number.member = number.value;
-    }
-    return true;
+    const auto complain = [](const char *name, const std::string &value, const std::string &range) {
+        btl::complain(help_file, "bad-parameter", name, value.c_str(), range.c_str(), name);
+    };
+    return btl::take_numbers<Settings>(numbers, settings, complain);
 }
 
 /// Loads the library, and UCX with it. UCX would put its own handlers on the signals of a crash as
@@ -177,7 +130,7 @@ bool load_library() noexcept
 mca_btl_base_module_t **init(int *count, bool /*progress*/, bool /*threads*/) noexcept
 try {
     *count = 0;
-    if (!named() || !load_settings() || !load_library()) {
+    if (!btl::is_named("ucx") || !load_settings() || !load_library()) {
         return nullptr;
     }
     return library->init(mca_btl_ucx_component, settings, *count);

@@ -15,18 +15,9 @@ constexpr std::uint8_t most_doublings = 6;
 
 } // namespace
 
-bool pml_retransmits() noexcept
-{
-    static const bool does = [] {
-        const char *name = mca::selected_pml();
-        return name != nullptr && std::strcmp(name, "dr") == 0;
-    }();
-    return does;
-}
-
 int status_of_lost() noexcept
 {
-    return pml_retransmits() ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
+    return mca::pml_retransmits() ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
 }
 
 Endpoint *Module::add_peer(opal_proc_t *process, std::uint64_t cookie, Bytes device,
@@ -140,7 +131,7 @@ void Module::fail(Endpoint &endpoint, ucs_status_t status) noexcept
                      port_->resource().device.c_str(), OPAL_NAME_PRINT(endpoint.process->proc_name),
                      ucs_status_string(status), said.empty() ? "" : "; UCX says: ", said.c_str());
     }
-    if (!pml_retransmits() || settings_.verdict_ms == 0) {
+    if (!mca::pml_retransmits() || settings_.verdict_ms == 0) {
         give_up(endpoint);
         return;
     }

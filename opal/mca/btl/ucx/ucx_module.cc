@@ -2,12 +2,14 @@
 
 #include <cinttypes>
 
+#include "opal/mca/btl/base/entry_points.hpp"
+
 namespace ft::ucx {
 
 namespace {
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t);
-constexpr std::size_t small_bytes = 2048;
+constexpr std::size_t small_bytes = btl::FragmentPools<Fragment>::small_bytes;
 /// New connections are looked for, and the clock is read, every so many passes.
 constexpr unsigned passes_per_look = 16;
 /// A module that has to ask the kernel and found nothing for so long gets every eighth pass only,
@@ -47,7 +49,7 @@ ucs_status_t send_copy(uct_ep_h way, Pieces pieces) noexcept
 
 } // namespace
 
-Module::Module(std::unique_ptr<Port> port, dgram::Interface network,
+Module::Module(std::unique_ptr<Port> port, btl::Interface network,
                mca_btl_base_component_t &component, const Settings &settings, std::uint64_t cookie,
                unsigned index)
     : mca_btl_base_module_t{},
@@ -69,9 +71,8 @@ Module::Module(std::unique_ptr<Port> port, dgram::Interface network,
     btl_bandwidth = settings.bandwidth != 0 ? settings.bandwidth : memory ? 40000 : 10000;
     btl_latency = settings.latency != 0 ? settings.latency : memory ? 1 : 30;
     btl_flags = MCA_BTL_FLAGS_SEND;
-    set_entry_points(*this);
-    small_.set_up(sizeof(Fragment) + small_bytes, 64);
-    large_.set_up(sizeof(Fragment) + std::max(btl_max_send_size, small_bytes), 8);
+    btl::set_entry_points(*this);
+    fragments_.set_up(btl_max_send_size);
     port_->tell(*this);
 }
 
@@ -84,36 +85,7 @@ Module::~Module()
         uct_ep_destroy(way);
     }
     port_.reset();
-    small_.release();
-    large_.release();
-}
-
-Fragment *Module::allocate(std::size_t bytes, std::uint32_t flags) noexcept
-{
-    if (bytes > btl_max_send_size) {
-        return nullptr;
-    }
-    const bool small = bytes <= small_bytes;
-    void *memory = (small ? small_ : large_).get();
-    if (memory == nullptr) {
-        return nullptr;
-    }
-    auto *fragment = static_cast<Fragment *>(memory);
-    fragment->small = small;
-    fragment->module = this;
-    fragment->segments[0].seg_addr.pval = fragment->data();
-    fragment->segments[0].seg_len = bytes;
-    fragment->descriptor.des_segments = fragment->segments;
-    fragment->descriptor.des_segment_count = 1;
-    fragment->descriptor.des_flags = flags;
-    fragment->descriptor.order = MCA_BTL_NO_ORDER;
-    fragment->descriptor.des_cbfunc = nullptr;
-    return fragment;
-}
-
-void Module::give_back(Fragment *fragment) noexcept
-{
-    (fragment->small ? small_ : large_).put(fragment);
+    fragments_.release();
 }
 
 Module::Posted Module::judge(Endpoint &endpoint, ucs_status_t status) noexcept

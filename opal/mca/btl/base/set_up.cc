@@ -1,0 +1,85 @@
+#include "opal/mca/btl/base/set_up.hpp"
+
+#include <sys/random.h>
+
+namespace ft::btl {
+
+bool is_named(const char *component) noexcept
+{
+    const char *selection = opal_btl_base_framework.framework_selection;
+    if (selection == nullptr || selection[0] == '^') {
+        return false;
+    }
+    char **list = opal_argv_split(selection, ',');
+    bool found = false;
+    for (char **name = list; name != nullptr && *name != nullptr; ++name) {
+        found = found || std::strcmp(*name, component) == 0;
+    }
+    opal_argv_free(list);
+    return found;
+}
+
+std::uint64_t fresh_cookie(std::uint64_t mask) noexcept
+{
+    std::uint64_t cookie = 0;
+    while (getrandom(&cookie, sizeof cookie, 0) != sizeof cookie || (cookie & mask) == 0) {
+    }
+    return cookie;
+}
+
+bool choose_interfaces(const std::string &include, const std::string &exclude,
+                       const std::vector<Interface> &all, const char *help_file, const char *wanted,
+                       std::vector<Interface> &chosen)
+{
+    std::vector<Selector> in;
+    std::vector<Selector> out;
+    std::string bad;
+    const bool first = parse_selectors(include, in, bad);
+    if (!first || !parse_selectors(exclude, out, bad)) {
+        const char *name = first ? "if_exclude" : "if_include";
+        complain(help_file, "bad-parameter", name, bad.c_str(), wanted, name);
+        return false;
+    }
+    chosen = choose(all, in, out);
+    return true;
+}
+
+bool publish(const mca_base_component_t &component, std::span<const std::byte> blob) noexcept
+{
+    int rc = OPAL_SUCCESS;
+    OPAL_MODEX_SEND(rc, OPAL_PMIX_GLOBAL, &component, const_cast<std::byte *>(blob.data()),
+                    static_cast<int>(blob.size()));
+    return rc == OPAL_SUCCESS;
+}
+
+std::vector<std::byte> published_by(const mca_base_component_t &component, opal_proc_t *process)
+{
+    void *blob = nullptr;
+    std::size_t bytes = 0;
+    int rc = OPAL_SUCCESS;
+    OPAL_MODEX_RECV(rc, &component, &process->proc_name, &blob, &bytes);
+    if (rc != OPAL_SUCCESS || blob == nullptr) {
+        return {};
+    }
+    const auto *first = static_cast<const std::byte *>(blob);
+    std::vector<std::byte> copy(first, first + bytes);
+    std::free(blob);
+    return copy;
+}
+
+void write_address(base::WireWriter &writer, const IpAddress &address)
+{
+    writer.bytes(std::as_bytes(std::span(address.bytes)));
+}
+
+IpAddress read_address(base::WireReader &reader)
+{
+    IpAddress address;
+    const auto bytes = reader.bytes(address_bytes);
+    if (bytes.size() == address_bytes) {
+        std::memcpy(address.bytes.data(), bytes.data(), address_bytes);
+    }
+    return address;
+}
+
+} // namespace ft::btl

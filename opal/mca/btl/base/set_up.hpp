@@ -1,0 +1,50 @@
+/// \file
+/// What a BTL does once, when Open MPI asks it for modules and for the way to a peer.
+#pragma once
+#include "opal/mca/opal_prelude.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "opal/ft/base/wire.hpp"
+#include "opal/mca/btl/base/interfaces.hpp"
+#include "opal/mca/show_help.hpp"
+
+namespace ft::btl {
+
+/// Whether the parameter btl lists that component by its own name, and not only excludes others.
+[[nodiscard]] bool is_named(const char *component) noexcept;
+
+/// A random number that nobody else has, not 0, also not in the bits of `mask`.
+[[nodiscard]] std::uint64_t fresh_cookie(std::uint64_t mask = ~std::uint64_t{0}) noexcept;
+
+/// Shows a help text, for errors that all ranks make alike: rank 0 speaks.
+template <typename... Arguments>
+void complain(const char *file, const char *topic, Arguments... arguments) noexcept
+{
+    if (OPAL_PROC_MY_NAME.vpid == 0) {
+        mca::show_help(file, topic, arguments...);
+    }
+}
+
+/// Which of `all` the lists of a user choose. \param wanted what words are to be: it goes into the
+/// topic bad-parameter of `help_file` \return false after saying what is wrong with a list
+[[nodiscard]] bool choose_interfaces(const std::string &include, const std::string &exclude,
+                                     const std::vector<Interface> &all, const char *help_file,
+                                     const char *wanted, std::vector<Interface> &chosen);
+
+/// To all processes of the job, those to come as well. \return false when PMIx did not take it
+[[nodiscard]] bool publish(const mca_base_component_t &component,
+                           std::span<const std::byte> blob) noexcept;
+/// What a peer published for that component; empty when it does not use it.
+[[nodiscard]] std::vector<std::byte> published_by(const mca_base_component_t &component,
+                                                  opal_proc_t *process);
+
+/// An interface's address, and a peer's, as they are published.
+inline constexpr std::size_t address_bytes = sizeof(IpAddress::bytes);
+void write_address(base::WireWriter &writer, const IpAddress &address);
+[[nodiscard]] IpAddress read_address(base::WireReader &reader);
+
+} // namespace ft::btl

@@ -1,0 +1,98 @@
+// The peers of a module: what they publish, and which of their addresses it leads to.
+#include "opal/mca/btl/base/entry_points.hpp"
+#include "opal/mca/btl/base/pairing.hpp"
+#include "opal/mca/btl/base/set_up.hpp"
+#include "opal/mca/btl/ucx/ucx.hpp"
+
+namespace ft::ucx {
+
+namespace {
+
+constexpr std::uint32_t modex_magic = 0x55435832; // "UCX2"
+
+} // namespace
+
+bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t cookie)
+{
+    const auto &modules = btl::all_modules<Module>();
+    std::size_t bytes = 16;
+    for (const auto &module : modules) {
+        const Port &port = module->port();
+        bytes += 3 + port.resource().transport.size() + port.device_address().size() +
+                 port.interface_address().size() + btl::address_bytes + 1;
+    }
+    std::vector<std::byte> blob(bytes);
+    base::WireWriter writer(blob);
+    const auto put = [&](std::span<const std::byte> what) {
+        writer.u8(static_cast<std::uint8_t>(what.size()));
+        writer.bytes(what);
+    };
+    writer.u32(modex_magic);
+    writer.u32(static_cast<std::uint32_t>(modules.size()));
+    writer.u64(cookie);
+    for (const auto &module : modules) {
+        const Port &port = module->port();
+        put(std::as_bytes(std::span(port.resource().transport)));
+        put(port.device_address());
+        put(port.interface_address());
+        btl::write_address(writer, module->network().address);
+        writer.u8(module->network().loopback ? 1 : 0);
+    }
+    return btl::publish(component.btl_version, blob);
+}
+
+bool published_by(const mca_btl_base_component_t &component, opal_proc_t *process, Published &out)
+{
+    const auto blob = btl::published_by(component.btl_version, process);
+    base::WireReader reader(blob);
+    const auto get = [&] {
+        const auto view = reader.bytes(reader.u8());
+        return Bytes(view.begin(), view.end());
+    };
+    const std::uint32_t magic = reader.u32();
+    const std::uint32_t count = reader.u32();
+    out.cookie = reader.u64();
+    if (magic != modex_magic || count > most_modules) {
+        reader.fail();
+    }
+    for (std::uint32_t i = 0; reader.ok() && i < count; ++i) {
+        Published::Place place;
+        const Bytes name = get();
+        place.transport.assign(reinterpret_cast<const char *>(name.data()), name.size());
+        place.device = get();
+        place.interface = get();
+        place.address = btl::read_address(reader);
+        place.loopback = reader.u8() != 0;
+        out.places.push_back(std::move(place));
+    }
+    return reader.complete() && out.cookie != 0;
+}
+
+Endpoint *Module::reach(opal_proc_t *process)
+{
+    Published peer;
+    if (!published_by(*btl_component, process, peer)) {
+        return nullptr;
+    }
+    const Resource &mine = port_->resource();
+    const bool same_host = OPAL_PROC_ON_LOCAL_NODE(process->proc_flags);
+    const auto usable = [&](const Published::Place &place) {
+        return place.transport == mine.transport && place.loopback == network_.loopback &&
+               ((!place.loopback && !mine.shared_memory) || same_host) &&
+               port_->reaches(place.device, place.interface);
+    };
+    const Published::Place *place = nullptr;
+    if (mine.shared_memory) { // one device
+        const auto found = std::find_if(peer.places.begin(), peer.places.end(), usable);
+        place = found == peer.places.end() ? nullptr : &*found;
+    } else {
+        place = btl::partner(*this, btl::all_modules<Module>(), peer.places, usable,
+                             [&](const Module &other) {
+                                 return other.port().resource().transport == mine.transport;
+                             });
+    }
+    return place == nullptr ? nullptr
+                            : add_peer(process, peer.cookie, place->device, place->interface);
+}
+
+} // namespace ft::ucx
