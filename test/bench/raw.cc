@@ -25,6 +25,7 @@
 namespace {
 
 using namespace ft::dgram;
+using namespace ft::btl;
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
@@ -85,8 +86,10 @@ std::unique_ptr<Transport> open(const Options &options)
     settings.receive_buffer = 8 * 1024 * 1024;
     settings.send_buffer = 4 * 1024 * 1024;
     std::string why;
+    const std::string provider =
+        options.provider == "auto" ? fastest_provider() : options.provider;
     auto all =
-        open_transports(options.provider, choose(local_interfaces(), include, {}), settings, why);
+        open_transports(provider, choose(local_interfaces(), include, {}), settings, why);
     if (all.empty()) {
         stop("no transport: " + why);
     }

@@ -17,17 +17,12 @@ std::string ofi_name(const std::string &words)
     return words.size() > prefix.size() ? words.substr(prefix.size()) : "";
 }
 
-/// An adapter of InfiniBand, RoCE, EFA, usNIC or Omni-Path. Asking libfabric costs 50 ms and more.
-bool has_adapter()
+/// Where Linux lists the adapters that can be driven from user space: InfiniBand, RoCE, EFA, usNIC,
+/// and Omni-Path.
+const std::vector<std::string> &adapter_folders()
 {
-    std::error_code error;
-    for (const auto *place : {"/sys/class/infiniband", "/sys/class/hfi1"}) {
-        const std::filesystem::directory_iterator entries(place, error);
-        if (!error && entries != std::filesystem::directory_iterator{}) {
-            return true;
-        }
-    }
-    return false;
+    static const std::vector<std::string> folders{"/sys/class/infiniband", "/sys/class/hfi1"};
+    return folders;
 }
 
 } // namespace
@@ -60,17 +55,31 @@ std::string unusable(const std::string &words)
            std::string("; those with one are ") + known;
 }
 
-std::string fastest_provider()
+bool any_adapter(const std::vector<std::string> &folders)
 {
-    constexpr std::array<std::string_view, 5> software{"udp", "sockets", "tcp", "net", "shm"};
-    if (has_adapter()) {
-        for (const std::string &name : ofi_providers()) {
-            if (std::find(software.begin(), software.end(), name) == software.end()) {
-                return std::string(prefix) + name;
-            }
+    return std::any_of(folders.begin(), folders.end(), [](const std::string &folder) {
+        std::error_code error;
+        const std::filesystem::directory_iterator entries(folder, error);
+        return !error && entries != std::filesystem::directory_iterator{};
+    });
+}
+
+std::string fastest_of(const std::vector<std::string> &offered)
+{
+    constexpr std::array<std::string_view, 6> native{"verbs", "efa", "psm2",
+                                                     "psm3",  "opx", "usnic"};
+    for (const std::string &name : offered) {
+        if (std::find(native.begin(), native.end(), name) != native.end()) {
+            return std::string(prefix) + name;
         }
     }
     return udp_provider();
+}
+
+std::string fastest_provider()
+{
+    // Asking libfabric costs 50 ms and more.
+    return any_adapter(adapter_folders()) ? fastest_of(ofi_providers()) : udp_provider();
 }
 
 std::vector<Opened> open_transports(const std::string &words,
