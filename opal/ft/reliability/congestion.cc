@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "opal/ft/reliability/header.hpp"
 
@@ -155,6 +156,9 @@ void Congestion::end_round(base::Time now) noexcept
     const bool queue = round_.shortest != base::Duration::max() && round_.shortest > fast;
     queued_ = queue;
     const bool overran = overrun();
+    // What a round finds lost was sent in the one before: a window that shrank at its end has been
+    // answered for it (RFC 9438, 4.6: once for each congestion event).
+    const bool shrank = std::exchange(shrank_, false);
     learn_usual_loss();
     starting_ = starting_ && !queue;
     if (control_ == CongestionControl::delay && queue) {
@@ -164,7 +168,10 @@ void Congestion::end_round(base::Time now) noexcept
     } else if (control_ == CongestionControl::cubic ||
                (control_ == CongestionControl::hybrid && queue)) {
         if (round_.lost != 0) {
-            shrink(shrink_cubic, now);
+            if (!shrank) {
+                shrink(shrink_cubic, now);
+                shrank_ = true;
+            }
         } else if (!starting_ && round_.limited) {
             grow_as_cubic(now);
         }

@@ -125,6 +125,7 @@ class Congestion {
     double ns_per_byte_ = 0; ///< the pace; fragments go out by the hundred between its changes
     base::Time next_send_{};
     bool starting_ = true;
+    bool shrank_ = false; ///< for a loss, at the end of the last round
     bool queued_ = false; ///< a queue stood on the way in the last round
     bool pausing_ = false;
 };
