@@ -39,6 +39,7 @@ std::atomic<std::uint64_t> news{0};
 void add_news() noexcept
 {
     news.fetch_add(1, std::memory_order_release);
+    news.notify_all();
 }
 
 } // namespace detail

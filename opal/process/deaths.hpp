@@ -68,4 +68,11 @@ inline std::uint64_t news() noexcept
     return detail::news.load(std::memory_order_acquire);
 }
 
+/// Sleeps until news() is another than `seen`. For a thread that is not inside Open MPI: the news
+/// comes by another one.
+inline void wait_for_news(std::uint64_t seen) noexcept
+{
+    detail::news.wait(seen, std::memory_order_acquire);
+}
+
 } // namespace ft::process

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""errmgr/radixft: a host is added to a running job, dies, and comes back under its old id."""
+"""errmgr/radixft: hosts that are added to a running job, die, come back; and newcomers that fail while they join."""
 
+import contextlib
 import os
 import re
+import select
+import signal
 import sys
 import time
 
@@ -11,60 +14,114 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 
 import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
-from test_radixft import RADIXFT, processes  # noqa: E402
+from test_radixft import DEFAULT, RADIXFT, processes  # noqa: E402
 
 DEADLINE = 90
 RANKS = 3
+SPAWN_FAILED = "50"  # MPI_ERR_SPAWN
+
+
+class Job:
+    """mpirun of the program that spawns, on all hosts but the last."""
+
+    def __init__(self, cluster, *mca):
+        mca = mca or RADIXFT
+        self.cluster = cluster
+        with open(os.path.join(cluster.state, "hostfile"), "w", encoding="utf-8") as hosts:
+            hosts.writelines(f"n{h} slots=4\n" for h in range(RANKS))
+        self.marks = cluster.marks()
+        folder = os.path.dirname(self.marks.path)
+        go = os.path.join(folder, "go")
+        os.mkfifo(go)
+        self.go = os.open(go, os.O_RDWR)
+        self.logs = os.path.join(cluster.folder, "logs")
+        os.mkdir(self.logs)
+        program = os.path.join(ftcluster.build_dir(), "test", "mpi", "survivors", "joins")
+        self.run = cluster.mpirun(
+            *mca, "--mca", "errmgr_radixft_log_dir", self.logs, "--mca", "errmgr_base_verbose", "1",
+            "--mca", "errmgr_radixft_output_dir", folder, "--map-by", "node", "-np", str(RANKS), program,
+            "n3", self.marks.path, go, deadline=DEADLINE, env=ftcluster.component_env())
+        self.end = time.monotonic() + DEADLINE
+
+    def command(self, letter):
+        """For rank 0; see joins.cc."""
+        os.write(self.go, letter)
+
+    def hears(self, text, why):
+        """Waits for a mark of the ranks."""
+        event = self.marks.wait(lambda t: t.startswith(text) or t.startswith("refused"), self.end, self.run)
+        check(event and event[1].startswith(text), f"{why}: {event}")
+        return event[1]
+
+    def ready(self):
+        """All ranks have begun."""
+        for _ in range(RANKS):
+            self.hears("ready", "a rank did not begin")
+
+    def says(self, text):
+        """Waits until mpirun's story says it."""
+        with select_on(self.run) as ended:
+            while text not in self.run.err:
+                check(time.monotonic() < self.end and not ended(), f"mpirun does not say: {text}")
+
+    def pid_of(self, pattern, host):
+        """The one process on a host whose command matches."""
+        found = [pid for where, pid in processes(self.cluster, pattern) if where == host]
+        check(len(found) == 1, f"{host} runs {found} of {pattern}")
+        return found[0]
+
+    def finishes(self, ranks=RANKS):
+        """The old job ends by itself and well, and nothing is left."""
+        self.command(b"q")
+        check(self.run.wait() == 0, f"mpirun's exit code is {self.run.code}")
+        check(len(re.findall(r"^done \d", self.run.out, re.M)) == ranks, "a rank did not finish")
+        while processes(self.cluster, r"orted|joins|mpirun -|mpirun\b.*errmgr"):
+            check(time.monotonic() < self.end, "processes are left")
+
+
+@contextlib.contextmanager
+def select_on(run):
+    """Whether a run has ended, looked at for some milliseconds: a file tells nobody that it grew."""
+    poll = select.poll()
+    poll.register(run, select.POLLIN)
+    yield lambda: bool(poll.poll(5))
+
+
+@contextlib.contextmanager
+def job(*mca):
+    """A job whose ranks have begun, on a cluster of its own."""
+    with ftcluster.Cluster() as cluster:
+        it = Job(cluster, *mca)
+        try:
+            it.ready()
+            yield it
+        except AssertionError:
+            it.run.stop()
+            it.run.tell(80)
+            raise
+        finally:
+            it.run.stop()
+            it.marks.close()
+            os.close(it.go)
 
 
 def add_lose_and_add_again():
     """A host joins the view before its first rank starts; lost, it comes back as who it was"""
-    program = os.path.join(ftcluster.build_dir(), "test", "mpi", "survivors", "joins")
-    with ftcluster.Cluster() as cluster:
-        with open(os.path.join(cluster.state, "hostfile"), "w", encoding="utf-8") as hosts:
-            hosts.writelines(f"n{h} slots=4\n" for h in range(RANKS))
-        marks = cluster.marks()
-        go = os.path.join(os.path.dirname(marks.path), "go")
-        logs = os.path.join(cluster.folder, "logs")
-        os.mkdir(logs)
-        run = cluster.mpirun(
-            *RADIXFT, "--mca", "errmgr_radixft_log_dir", logs, "--mca", "errmgr_base_verbose", "1",
-            "--mca", "errmgr_radixft_output_dir",
-            os.path.dirname(marks.path), "--map-by", "node", "-np", str(RANKS), program, "n3",
-            marks.path, go, deadline=DEADLINE, env=ftcluster.component_env())
-        end = time.monotonic() + DEADLINE
-        try:
-            begin(go, 1)
-            check(marks.wait(lambda t: t == "joined 1", end, run), "the host did not join")
-            cluster.tool("kill", "n3")
-            for _ in range(RANKS):
-                check(marks.wait(lambda t: t.startswith("lost "), end, run),
-                      "a rank did not learn that the added one died")
-            cluster.tool("boot", "n3")
-            begin(go, 2)
-            check(marks.wait(lambda t: t == "joined 2", end, run), "the host did not come back")
-            check(run.wait() == 0, f"mpirun's exit code is {run.code}")
-            check(len(re.findall(r"^done \d", run.out, re.M)) == RANKS, "a rank did not finish")
-            judge(run.err)
-            replay = os.path.join(ftcluster.build_dir(), "test", "unit", "radixft", "replay")
-            again = ftcluster.command([replay, *(os.path.join(logs, name) for name in os.listdir(logs))])
-            check(again.code == 0 and len(os.listdir(logs)) == RANKS + 1,
-                  f"a log did not give itself again: {again.out}")
-            while processes(cluster, r"orted|joins|mpirun -|mpirun\b.*errmgr"):
-                check(time.monotonic() < end, "processes are left")
-        except AssertionError:
-            run.stop()
-            run.tell(60)
-            raise
-        finally:
-            run.stop()
-            marks.close()
-
-
-def begin(go, number):
-    """Lets the ranks begin a round."""
-    with open(f"{go}.{number}", "w", encoding="utf-8"):
-        pass
+    with job() as it:
+        it.command(b"w")
+        it.hears("joined", "the host did not join")
+        it.cluster.tool("kill", "n3")
+        for _ in range(RANKS):
+            it.hears("lost", "a rank did not learn that the added one died")
+        it.cluster.tool("boot", "n3")
+        it.command(b"l")
+        it.hears("joined", "the host did not come back")
+        it.finishes()
+        judge(it.run.err)
+        replay = os.path.join(ftcluster.build_dir(), "test", "unit", "radixft", "replay")
+        again = ftcluster.command([replay, *(os.path.join(it.logs, name) for name in os.listdir(it.logs))])
+        check(again.code == 0 and len(os.listdir(it.logs)) == RANKS + 1,
+              f"a log did not give itself again: {again.out}")
 
 
 def judge(story):
@@ -76,4 +133,76 @@ def judge(story):
     check(said == [*comes, "3", *comes], f"mpirun tells {said}")
 
 
-main([add_lose_and_add_again])
+# Nobody is doubted because a daemon is held for a while.
+PATIENT = [*DEFAULT] + [word for name in ("suspect_floor", "suspect_ceiling", "probe")
+           for word in ("--mca", f"errmgr_radixft_{name}", "30000")]
+
+
+@contextlib.contextmanager
+def view_held_up(it):
+    """Daemon 1, which passes the proposal on to the newcomer and whose vote every view needs, stands still."""
+    voter = it.pid_of("^orted", "n1")
+    os.kill(voter, signal.SIGSTOP)
+    try:
+        it.command(b"a")
+        it.says("daemon 3 on n3 is to join")
+        yield
+    finally:
+        os.kill(voter, signal.SIGCONT)
+
+
+def dies_before_it_asks():
+    """A newcomer whose daemon dies at once: the spawn fails, the job runs on, the host can be added later"""
+    with job(*PATIENT) as it:
+        with view_held_up(it):
+            os.kill(it.pid_of("^orted", "n3"), signal.SIGKILL)
+        it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
+        it.command(b"a")
+        it.hears("joined", "the host cannot be added any more")
+        it.finishes()
+
+
+def dies_while_the_view_changes():
+    """A newcomer that dies after it has asked and before the view with it: the spawn fails, the job runs on"""
+    with job(*PATIENT) as it:
+        with view_held_up(it):
+            log = next(os.path.join(it.logs, name) for name in os.listdir(it.logs) if name.endswith("-0.log"))
+            with select_on(it.run) as ended:
+                while not proposes_newcomer(log):
+                    check(time.monotonic() < it.end and not ended(), "mpirun proposes no view with the newcomer")
+            os.kill(it.pid_of("^orted", "n3"), signal.SIGKILL)
+        it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
+        it.finishes()
+        check("is a member now" not in it.run.err, "the dead newcomer became a member")
+
+
+def proposes_newcomer(log):
+    """Whether the engine's log has a proposal (NEW_NODE_JOIN: 13, ALIVE_NODE_JOIN: 14) of mpirun's."""
+    with open(log, encoding="ascii") as text:
+        return re.search(r"^> message 010[de]", text.read(), re.M)
+
+
+def silent_while_it_joins():
+    """A newcomer that falls silent while it joins: the spawn fails in time, the job runs on, it leaves when it is back"""
+    with job(*PATIENT, "--mca", "errmgr_radixft_launch_wait", "3000") as it:
+        with view_held_up(it):
+            it.cluster.tool("cut", "n3", "m", "--how", "drop")
+        it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
+        it.cluster.tool("heal", "n3", "m")
+        it.finishes()
+
+
+def joins_during_recovery():
+    """A host is added while the view changes because a daemon died: both happen, all know"""
+    with job() as it:
+        daemon = it.pid_of("^orted", "n2")
+        it.command(b"a")
+        it.says("daemon 3 on n3 is to join")
+        os.kill(daemon, signal.SIGKILL)
+        it.hears("joined", "the host did not join")
+        it.finishes(RANKS - 1)
+        check(re.search(r"^  rank 2 on n2", it.run.err, re.M), "mpirun's last words do not tell of rank 2")
+
+
+main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
+      joins_during_recovery])

@@ -2,10 +2,16 @@
 //
 // usage: joins HOST FIFO GO
 //
-// In each of two rounds the ranks wait until the file GO.ROUND is there, spawn one rank on HOST
-// (add-host), and rank 0 gets a word from it ("joined ROUND" in the FIFO). The first child computes
-// until it is killed: all ranks must learn of its death ("lost RANK"). The second one finishes with
-// its parents. Prints "done RANK" at the end.
+// Rank 0 reads commands from the FIFO named GO, one letter each, and tells the others, who wait for
+// it in MPI_Recv:
+//   w  all spawn one rank on HOST (add-host), rank 0 gets a word from it ("joined" in the FIFO
+//      named FIFO), the child waits until it is killed, and all ranks until they know of that
+//      ("lost RANK")
+//   l  all spawn one rank there, which finishes with its parents ("joined")
+//   a  rank 0 alone spawns one, which finishes with it: "joined", or "refused CLASS" if
+//      MPI_Comm_spawn returned an error of that class
+//   q  all finish
+// Prints "done RANK" at the end.
 #include <mpi.h>
 
 #include "opal/process/deaths.hpp"
@@ -16,30 +22,72 @@
 #include <cstring>
 #include <string>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace {
 
 constexpr int word = 4711;
+constexpr int command_tag = 2;
 using marks::mark;
-
-/// Keeps MPI moving, in which the news of deaths come.
-void turn()
-{
-    int flag = 0;
-    MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-    ::usleep(1000);
-}
 
 int child(MPI_Comm parent, bool stays)
 {
     MPI_Send(&word, 1, MPI_INT, 0, 1, parent);
     while (stays) {
-        turn();
+        ::pause();
     }
     MPI_Comm_disconnect(&parent);
     MPI_Finalize();
     return 0;
+}
+
+/// The next command, the same for all who live.
+char next_command(const char *go, int me)
+{
+    char command = 'q';
+    if (me != 0) {
+        MPI_Recv(&command, 1, MPI_CHAR, 0, command_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return command;
+    }
+    static const int fd = ::open(go, O_RDWR); // never sees an end
+    if (fd < 0 || ::read(fd, &command, 1) != 1) {
+        std::perror(go);
+        std::exit(64);
+    }
+    int size = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    const std::uint32_t job = ft::process::death_count() == 0 ? 0 : ft::process::death(0).who.jobid;
+    for (int rank = 1; rank < size; ++rank) {
+        if (!ft::process::is_dead({job, static_cast<std::uint32_t>(rank)})) {
+            MPI_Send(&command, 1, MPI_CHAR, rank, command_tag, MPI_COMM_WORLD);
+        }
+    }
+    return command;
+}
+
+/// Spawns one rank on `host` from `who`; the class of the error.
+int spawn(char *program, char *host, bool stays, MPI_Comm who, MPI_Comm &children)
+{
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "add-host", host);
+    char stay[] = "stay";
+    char leave[] = "leave";
+    char *arguments[] = {stays ? stay : leave, nullptr};
+    const int rc =
+        MPI_Comm_spawn(program, arguments, 1, info, 0, who, &children, MPI_ERRCODES_IGNORE);
+    MPI_Info_free(&info);
+    int error = MPI_SUCCESS;
+    MPI_Error_class(rc, &error);
+    return error;
+}
+
+void hear_from_child(MPI_Comm children, const char *fifo)
+{
+    int got = 0;
+    MPI_Recv(&got, 1, MPI_INT, 0, 1, children, MPI_STATUS_IGNORE);
+    mark(fifo, got == word ? "joined" : "a wrong word");
 }
 
 } // namespace
@@ -52,34 +100,35 @@ int main(int argc, char **argv)
     if (parent != MPI_COMM_NULL) {
         return child(parent, std::strcmp(argv[1], "stay") == 0);
     }
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     int me = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    char stay[] = "stay";
-    char leave[] = "leave";
-    for (int round = 1; round <= 2; ++round) {
-        const std::string go = std::string(argv[3]) + "." + std::to_string(round);
-        while (::access(go.c_str(), F_OK) != 0) {
-            turn();
+    MPI_Barrier(MPI_COMM_WORLD);
+    mark(argv[2], "ready " + std::to_string(me));
+    for (char command = next_command(argv[3], me); command != 'q';
+         command = next_command(argv[3], me)) {
+        if (command == 'a' && me != 0) {
+            continue;
         }
-        MPI_Info info = MPI_INFO_NULL;
-        MPI_Info_create(&info);
-        MPI_Info_set(info, "add-host", argv[1]);
         MPI_Comm children = MPI_COMM_NULL;
-        char *arguments[] = {round == 1 ? stay : leave, nullptr};
-        MPI_Comm_spawn(argv[0], arguments, 1, info, 0, MPI_COMM_WORLD, &children,
-                       MPI_ERRCODES_IGNORE);
-        MPI_Info_free(&info);
-        int got = 0;
+        const MPI_Comm who = command == 'a' ? MPI_COMM_SELF : MPI_COMM_WORLD;
+        const std::uint64_t before = ft::process::news();
+        const std::size_t dead = ft::process::death_count();
+        const int error = spawn(argv[0], argv[1], command == 'w', who, children);
+        if (error != MPI_SUCCESS) {
+            mark(argv[2], "refused " + std::to_string(error));
+            continue;
+        }
         if (me == 0) {
-            MPI_Recv(&got, 1, MPI_INT, 0, 1, children, MPI_STATUS_IGNORE);
-            mark(argv[2], got == word ? "joined " + std::to_string(round) : "a wrong word");
+            hear_from_child(children, argv[2]);
         }
-        if (round == 2) {
+        if (command != 'w') {
             MPI_Comm_disconnect(&children);
-            break;
+            continue;
         }
-        while (ft::process::death_count() == 0) {
-            turn();
+        for (std::uint64_t seen = before; ft::process::death_count() == dead;
+             seen = ft::process::news()) {
+            ft::process::wait_for_news(seen);
         }
         mark(argv[2], "lost " + std::to_string(me));
         MPI_Comm_free(&children);

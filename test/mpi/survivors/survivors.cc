@@ -327,11 +327,17 @@ int main(int argc, char **argv)
         return 7;
     }
     while (me == o.hold || (o.hold < 0 && ft::process::death_count() < o.deaths)) {
+        if (o.nap) {
+            const std::uint64_t seen = ft::process::news();
+            if (ft::process::death_count() < o.deaths) {
+                ::alarm(static_cast<unsigned>(o.seconds)); // which ends a rank that waits in vain
+                ft::process::wait_for_news(seen);
+                ::alarm(0);
+            }
+            continue;
+        }
         int flag = 0;
         MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-        if (o.nap) {
-            ::usleep(500);
-        }
         if (since() > o.seconds) {
             std::printf("rank %d waited in vain: %zu deaths known\n", me,
                         ft::process::death_count());

@@ -4,6 +4,14 @@
 // is odd between them. So a word that is odd and stands still means that what was registered
 // between them (a BTL, the PML, a nonblocking collective) does not come back. A rank that computes
 // leaves the word even, one that waits for a message leaves it moving.
+//
+// Sockets' handlers run behind the last function (opal_progress_events), with the word even. It
+// cannot be left odd for them: nothing of ours runs between their end and opal_progress's return,
+// after which the program may compute for hours. An event of our own that is made active in each
+// turn, with the lowest priority, would run behind them, but costs each turn a pass of libevent's
+// queues, also where no socket is; one that is only made active when a socket's is would need
+// libevent's own lists, whose layout is no interface. What remains is for those whom the handlers
+// call to mark their own entry and return.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
 #include "orte_glue/radixft/daemon.hpp"
