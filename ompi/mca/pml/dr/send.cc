@@ -108,7 +108,12 @@ UpperHeader envelope(ompi_communicator_t *comm, int tag, MessageKind kind) noexc
     return upper;
 }
 
-enum class Eager { sent, no_room, failed };
+enum class Eager {
+    gone, ///< nothing of ours to that peer is left here
+    sent,
+    no_room,
+    failed
+};
 
 /// A short message without a request: copied, given to the engine, done.
 Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_datatype_t *datatype,
@@ -116,6 +121,7 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
 {
     const base::Time present = now();
     bool gone = false;
+    bool alone = false; ///< no BTL holds anything for it
     {
         Guard guard(peer.lock);
         if (peer.error != MPI_SUCCESS) {
@@ -135,11 +141,13 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
         if (OPAL_UNLIKELY(!gone)) {
             peer.engine.submit(tx->vfrag, present);
         }
+        alone = peer.paths.size() == 1 && peer.engine.paths()[0].held == 0;
     }
     peers().keep_busy(peer);
-    if (OPAL_UNLIKELY(!gone)) {
-        peer.transmit(present);
+    if (OPAL_LIKELY(gone)) {
+        return alone ? Eager::gone : Eager::sent;
     }
+    peer.transmit(present);
     return Eager::sent;
 }
 
@@ -209,6 +217,7 @@ struct Target {
     ompi_proc_t *process = nullptr;
     PeerState *peer = nullptr; ///< nullptr also for this process itself
     bool self = false;
+    bool gone = false; ///< all that was sent to it has left this process
 };
 
 /// \return an OMPI or MPI error code
@@ -330,10 +339,13 @@ static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatyp
     }
     const std::size_t bytes = datatype->super.size * count;
     if (!target.self && mode != MCA_PML_BASE_SEND_SYNCHRONOUS &&
-        bytes <= target.peer->eager_limit &&
-        send_eager(*target.peer, buffer, count, datatype, bytes, tag, comm) == Eager::sent) {
-        *request = &ompi_request_empty;
-        return OMPI_SUCCESS;
+        bytes <= target.peer->eager_limit) {
+        const Eager how = send_eager(*target.peer, buffer, count, datatype, bytes, tag, comm);
+        if (OPAL_LIKELY(how == Eager::gone || how == Eager::sent)) {
+            target.gone = how == Eager::gone;
+            *request = &ompi_request_empty;
+            return OMPI_SUCCESS;
+        }
     }
     if (mode == MCA_PML_BASE_SEND_BUFFERED) {
         *request = &ompi_request_empty;
@@ -365,6 +377,9 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
     Target target;
     int rc = begin(buffer, count, datatype, destination, tag, mode, comm, &request, target);
     if (rc != OMPI_SUCCESS) {
+        return rc;
+    }
+    if (OPAL_LIKELY(target.gone)) {
         return rc;
     }
     if (request != &ompi_request_empty) {
