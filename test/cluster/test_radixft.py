@@ -234,6 +234,17 @@ def frozen_host(job):
     silence(job, "freeze", "n2")
 
 
+def cut_off(job):
+    job.cluster.tool("cut", "n3", "m", "--how", "drop")
+
+
+def wait_and_heal(job):
+    """The host that was cut off is still there, and waits; when the network heals it learns that it is out."""
+    left = [host for host, _ in processes(job.cluster, "orted|^/.*survivors")]
+    check("n3" in left, f"processes are left on {left} only")
+    job.cluster.tool("heal", "n3", "m")
+
+
 def thaw(job):
     """The frozen host finds out by itself that it is out."""
     job.cluster.tool("thaw", "n2")
@@ -560,6 +571,10 @@ NODE_TESTS = [
     story("A host loses its power silently", 2, silent_host, mca=DEFAULT),
     story("A host is stopped, evicted, and ends by itself when it runs again", 2, frozen_host,
           heal=thaw, mca=DEFAULT),
+    story("A host that is cut off ends by itself when the network has not healed in time", 2, cut_off,
+          mca=[*DEFAULT, "--mca", "errmgr_radixft_minority_wait", "1000"]),
+    story("A host that is cut off waits for the network, and then learns that it was evicted", 2, cut_off,
+          heal=wait_and_heal, mca=[*DEFAULT, "--mca", "errmgr_radixft_minority_wait", "600000"]),
 ]
 
 if __name__ == "__main__":
