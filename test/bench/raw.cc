@@ -86,10 +86,8 @@ std::unique_ptr<Transport> open(const Options &options)
     settings.receive_buffer = 8 * 1024 * 1024;
     settings.send_buffer = 4 * 1024 * 1024;
     std::string why;
-    const std::string provider =
-        options.provider == "auto" ? fastest_provider() : options.provider;
-    auto all =
-        open_transports(provider, choose(local_interfaces(), include, {}), settings, why);
+    const std::string provider = options.provider == "auto" ? fastest_provider() : options.provider;
+    auto all = open_transports(provider, choose(local_interfaces(), include, {}), settings, why);
     if (all.empty()) {
         stop("no transport: " + why);
     }
