@@ -29,6 +29,15 @@ Receiver::Open &Receiver::reach(std::uint32_t sequence)
     return *find(sequence);
 }
 
+namespace {
+
+/// What the program may take from a message's arrival to its answer, which takes the
+/// acknowledgement along; and at how many bytes per nanosecond the payload is moved meanwhile.
+constexpr std::int64_t answer_ns = 5000;
+constexpr std::int64_t moved_per_ns = 8;
+
+} // namespace
+
 void Receiver::owe(base::Time now) noexcept
 {
     if (owed_ == 0) {
@@ -132,6 +141,12 @@ void Receiver::advance() noexcept
 void Receiver::accept(const FragHeader &h, base::Time now)
 {
     mark(h, now);
+    if (h.kind == Kind::data && h.count == 1) {
+        // A request of the sender's is complete only when this is acknowledged, and its program may
+        // wait for that with nothing under way in the other direction.
+        ack_at_ = std::min(
+            ack_at_, now + base::Duration::from_ns(answer_ns + h.payload_bytes / moved_per_ns));
+    }
     if (h.kind == Kind::ordered && h.order == next_order_) {
         ++next_order_;
     }

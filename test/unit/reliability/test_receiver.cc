@@ -243,7 +243,7 @@ void acks_wait_for_company_but_not_long(void **)
     std::int64_t deadline = 0;
     {
         Fixture f;
-        (void)f.take(data(0, 0, 1, 0));
+        (void)f.take(ordered(0, 0, 0));
         at_first = f.receiver.ack_due();
         deadline = (f.receiver.next_deadline() - f.now).ns();
         f.receiver.on_time(f.now + f.config.ack_delay - 1_ns);
@@ -253,10 +253,10 @@ void acks_wait_for_company_but_not_long(void **)
         f.receiver.acknowledged(true);
         std::uint32_t i = 1;
         for (; i < f.config.ack_every; ++i) {
-            (void)f.take(data(i, 0, 1, i));
+            (void)f.take(ordered(i, i, i));
         }
         const bool almost = f.receiver.ack_due();
-        (void)f.take(data(i, 0, 1, i));
+        (void)f.take(ordered(i, i, i));
         many = !almost && f.receiver.ack_due();
     }
     assert_false(at_first);
@@ -264,6 +264,30 @@ void acks_wait_for_company_but_not_long(void **)
     assert_false(before);
     assert_true(after);
     assert_true(many);
+}
+
+/// A request of the sender's waits for it; an answer within some microseconds takes it along.
+void data_in_one_fragment_is_acknowledged_soon(void **)
+{
+    std::int64_t one = 0;
+    std::int64_t large = 0;
+    std::int64_t part = 0;
+    {
+        Fixture f;
+        (void)f.take(data(0, 0, 1, 0));
+        one = (f.receiver.next_deadline() - f.now).ns();
+        f.receiver.acknowledged(true);
+        FragHeader h = data(1, 0, 1, 1);
+        h.payload_bytes = 400'000;
+        (void)f.take(h);
+        large = (f.receiver.next_deadline() - f.now).ns();
+        f.receiver.acknowledged(true);
+        (void)f.take(data(2, 0, 2, 2)); // what is not whole completes nothing
+        part = (f.receiver.next_deadline() - f.now).ns();
+    }
+    assert_in_range(one, 5'000, 5'010);
+    assert_in_range(large, 55'000, 55'010);
+    assert_int_equal(part, 100'000);
 }
 
 void a_gap_in_tx_is_told_at_once_and_again(void **)
@@ -335,6 +359,7 @@ int main()
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(numbers_wrap),
         cmocka_unit_test(acks_wait_for_company_but_not_long),
+        cmocka_unit_test(data_in_one_fragment_is_acknowledged_soon),
         cmocka_unit_test(a_gap_in_tx_is_told_at_once_and_again),
         cmocka_unit_test(a_ride_does_until_there_is_more_to_say),
         cmocka_unit_test(more_incomplete_vfrags_than_an_ack_describes_are_cut_off),
