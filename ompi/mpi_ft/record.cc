@@ -386,6 +386,15 @@ void Record::adopt(const RankSet &failed_set, const std::vector<std::uint32_t> &
         return among;
     };
     survivor_ranks_ = number(first_rank_, rank_count_);
+    survivor_runs_.clear();
+    for (const int rank : left_of(first_rank_, rank_count_)) {
+        if (!survivor_runs_.empty() &&
+            survivor_runs_.back().first + survivor_runs_.back().count == rank) {
+            ++survivor_runs_.back().count;
+        } else {
+            survivor_runs_.push_back({rank, 1});
+        }
+    }
     local_survivor_ranks_ = inter_ ? number(first_local_, size() - rank_count_) : survivor_ranks_;
 }
 

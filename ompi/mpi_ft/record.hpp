@@ -4,6 +4,7 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,6 +36,12 @@ enum class Mode : std::uint8_t {
     survivors, ///< failures are recognised by all: without these
     broken,    ///< a failure is known that is not recognised: they end with an error
     revoked,
+};
+
+/// Ranks one behind the other.
+struct RankRun {
+    int first;
+    int count;
 };
 
 /// A communicator's *members* are its ranks; those of an intercommunicator are both groups, one
@@ -105,6 +112,8 @@ class Record {
     ompi_communicator_t *neighbours();
     /// Rank among the survivors of each rank that the program can name, -1 for the others.
     const std::vector<int> &survivor_ranks() const { return survivor_ranks_; }
+    /// The survivors among them, in rising order.
+    const std::vector<RankRun> &survivor_runs() const { return survivor_runs_; }
     /// Of an intercommunicator: the same for the own group.
     const std::vector<int> &local_survivor_ranks() const { return local_survivor_ranks_; }
 
@@ -160,7 +169,7 @@ class Record {
     RankSet heard_;       ///< others find none
     RankSet recognised_;
     // A call takes no memory of its own: the oldest of those that are kept gives its place.
-    std::vector<std::unique_ptr<Call>> calls_; ///< by rising sequence
+    std::deque<std::unique_ptr<Call>> calls_; ///< by rising sequence
     std::unique_ptr<Call> spare_;
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input
@@ -171,6 +180,7 @@ class Record {
     ompi_communicator_t *neighbours_ = nullptr;
     std::vector<std::uint32_t> contexts_; ///< of these two
     std::vector<int> survivor_ranks_;
+    std::vector<RankRun> survivor_runs_;
     std::vector<int> local_survivor_ranks_;
 };
 

@@ -370,7 +370,7 @@ void Agreement::decide(Value value, Rank from, Kind downwards, Actions &out)
     const Number number = accepted_ ? accepted_->number : tree_.number();
     accepted_ = Accepted{number, std::move(value)};
     decided_ = true;
-    out.push_back({Action::Kind::decide, no_rank, {}});
+    out.emplace_back().kind = Action::Kind::decide;
     if (tree_.number()) {
         if (tree_.parent() != no_rank && tree_.parent() != from && !tree_.orphaned()) {
             answer_with_decision(tree_.parent(), out);

@@ -255,8 +255,40 @@ std::vector<std::byte> encode(const Message &m)
     return bytes;
 }
 
+namespace {
+
+/// A step of an exchange without failures, which is nearly every message: the fixed part, stage and
+/// step, flags if there are any.
+bool plain(const Message &m)
+{
+    return m.kind == Kind::exchange && m.suspects.empty() && m.unconfirmed.empty() &&
+           m.acknowledged.empty() && !m.number && !m.seen && !m.below && !m.accepted && !m.ok;
+}
+
+void encode_plain(const Message &m, std::vector<std::byte> &bytes)
+{
+    const bool flags = m.flags != no_flags;
+    std::array<std::byte, 26> all;
+    WireWriter out(all);
+    out.u8(version);
+    out.u8(static_cast<std::uint8_t>(m.kind));
+    out.u16(flags ? has_step | has_flags : has_step);
+    out.u64(m.instance.context);
+    out.u32(m.instance.sequence);
+    out.u8(static_cast<std::uint8_t>(m.stage));
+    out.u8(m.step);
+    out.u64(m.flags);
+    bytes.insert(bytes.end(), all.begin(), flags ? all.end() : all.end() - sizeof m.flags);
+}
+
+} // namespace
+
 void encode(const Message &m, std::vector<std::byte> &bytes)
 {
+    if (plain(m)) {
+        encode_plain(m, bytes);
+        return;
+    }
     const std::size_t before = bytes.size();
     bytes.resize(before + length(m));
     WireWriter out(std::span<std::byte>(bytes).subspan(before));

@@ -17,6 +17,7 @@
 namespace ft::coll {
 
 using validate::Mode;
+using validate::RankRun;
 using validate::Record;
 
 struct Module : mca_coll_base_module_t {
@@ -59,13 +60,23 @@ struct Scratch {
     std::vector<int> places[2];
     std::vector<ompi_datatype_t *> types[2];
     std::unique_ptr<char[]> bytes;
+    std::unique_ptr<char[]> more_bytes;
     /// What is to be copied to the program's buffer when the collective has succeeded.
     char *from = nullptr;
     char *into = nullptr;
     int count = 0;
     ompi_datatype_t *type = nullptr;
+    /// Not empty: `from` is so much for each of these ranks, `into` what all ranks have.
+    std::vector<RankRun> blocks;
     void hand_over() const noexcept;
 };
+
+/// Copies the blocks that these ranks have in `all`, each of `count` elements, to `packed`, one
+/// behind the other; and back.
+void pack_blocks(const std::vector<RankRun> &runs, int count, ompi_datatype_t *type,
+                 const char *all, char *packed) noexcept;
+void unpack_blocks(const std::vector<RankRun> &runs, int count, ompi_datatype_t *type,
+                   const char *packed, char *all) noexcept;
 
 /// Fills the function table of a module.
 void set_functions(Module &module) noexcept;

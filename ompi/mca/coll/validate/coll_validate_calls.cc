@@ -1,181 +1,12 @@
 // The collectives themselves. Each stands here once for its blocking and its non-blocking form.
 #include "ompi/mca/coll/validate/coll_validate.hpp"
+#include "ompi/mca/coll/validate/coll_validate_among.hpp"
 
 #include "ompi/mpi_ft/mpi_ft.h"
 
 namespace ft::coll {
 
 namespace {
-
-using Type = ompi_datatype_t *;
-using Types = ompi_datatype_t *const *;
-using Op = ompi_op_t *;
-using Comm = ompi_communicator_t *;
-using Base = mca_coll_base_module_t *;
-using Request = ompi_request_t **;
-
-/// One call among the survivors.
-class Among {
-  public:
-    Among(Module &module, bool neighbours)
-        : comm(neighbours ? nullptr : module.among),
-          module_(module),
-          ranks_(&module.record->survivor_ranks())
-    {
-        if (OPAL_LIKELY(comm != nullptr)) {
-            return;
-        }
-        const validate::Lock lock;
-        deserted = module.record->deserted();
-        if (!deserted) {
-            comm = neighbours ? module.record->neighbours()
-                              : (module.among = module.record->survivors());
-        }
-    }
-    Comm comm;
-    bool deserted = false; ///< nobody is left on the other side of an intercommunicator
-    /// Calls whose arguments are the survivors' as they are have none.
-    Scratch &scratch()
-    {
-        if (!scratch_) {
-            scratch_ = std::make_unique<Scratch>();
-        }
-        return *scratch_;
-    }
-    const std::vector<int> &ranks() const { return *ranks_; }
-    int size() const { return static_cast<int>(ranks_->size()); }
-    bool has(int rank) const { return (*ranks_)[static_cast<std::size_t>(rank)] >= 0; }
-    /// An intercommunicator's root is MPI_ROOT in its own group, and for the others of that
-    /// MPI_PROC_NULL.
-    bool has_root(int root) const { return root < 0 || has(root); }
-    int root(int root) const { return root < 0 ? root : (*ranks_)[static_cast<std::size_t>(root)]; }
-    /// Whether this process is the root.
-    bool here(int root) const
-    {
-        return module_.record->inter() ? root == MPI_ROOT : module_.comm->c_my_rank == root;
-    }
-
-    /// The survivors' entries of an array that has one for each rank.
-    int *pick(std::vector<int> &into, const int *all)
-    {
-        for (int r = 0; r < size(); ++r) {
-            if (has(r)) {
-                into.push_back(all[r]);
-            }
-        }
-        return into.data();
-    }
-    Types pick(std::vector<Type> &into, Types all)
-    {
-        for (int r = 0; r < size(); ++r) {
-            if (has(r)) {
-                into.push_back(all[r]);
-            }
-        }
-        return into.data();
-    }
-    /// The same count for every survivor, each at its old place.
-    bool spread(int side, int count)
-    {
-        for (int r = 0; r < size(); ++r) {
-            if (has(r)) {
-                const long long place = static_cast<long long>(r) * count;
-                if (place > INT_MAX) {
-                    return false; // Open MPI's arrays of places are int
-                }
-                scratch().counts[side].push_back(count);
-                scratch().places[side].push_back(static_cast<int>(place));
-            }
-        }
-        return true;
-    }
-    /// The survivors' blocks of `from`, one behind the other. \param counts of each block
-    const void *pack(const void *from, const int *counts, Type type)
-    {
-        long long total = 0;
-        for (int r = 0; r < size(); ++r) {
-            total += has(r) ? counts[r] : 0;
-        }
-        ptrdiff_t gap = 0;
-        const ptrdiff_t span =
-            opal_datatype_span(&type->super, static_cast<std::size_t>(total), &gap);
-        scratch().bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
-        ptrdiff_t lower = 0;
-        ptrdiff_t extent = 0;
-        ompi_datatype_get_extent(type, &lower, &extent);
-        char *const base = scratch().bytes.get() - gap;
-        char *to = base;
-        const char *at = static_cast<const char *>(from);
-        for (int r = 0; r < size(); ++r) {
-            if (has(r) && counts[r] != 0) {
-                ompi_datatype_copy_content_same_ddt(type, counts[r], to, const_cast<char *>(at));
-                to += extent * counts[r];
-            }
-            at += extent * counts[r];
-        }
-        return base;
-    }
-
-    /// For a reduction over the other group of an intercommunicator that is scattered over the own
-    /// one. The other group does not know which elements were for failed ranks, so all are
-    /// reduced; a survivor takes those for the failed behind it, and the first those before it.
-    /// \param counts for each rank of the own group
-    /// \return where the result goes instead of `into`
-    char *absorb(const int *counts, char *into, Type type)
-    {
-        const std::vector<int> &own = module_.record->local_survivor_ranks();
-        std::vector<int> &merged = scratch().counts[0];
-        int before = 0;
-        for (std::size_t r = 0; r < own.size(); ++r) {
-            if (own[r] >= 0) {
-                merged.push_back(counts[r] + (merged.empty() ? before : 0));
-            } else if (merged.empty()) {
-                before += counts[r];
-            } else {
-                merged.back() += counts[r];
-            }
-        }
-        const auto self = static_cast<std::size_t>(module_.comm->c_my_rank);
-        const auto place = static_cast<std::size_t>(own[self]);
-        ptrdiff_t gap = 0;
-        const ptrdiff_t span =
-            opal_datatype_span(&type->super, static_cast<std::size_t>(merged[place]), &gap);
-        scratch().bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
-        ptrdiff_t lower = 0;
-        ptrdiff_t extent = 0;
-        ompi_datatype_get_extent(type, &lower, &extent);
-        char *const base = scratch().bytes.get() - gap;
-        scratch().from = base + (place == 0 ? before * extent : 0);
-        scratch().into = into;
-        scratch().count = counts[self];
-        scratch().type = type;
-        return base;
-    }
-
-    /// The end of the call.
-    int end(int rc, Request request)
-    {
-        if (request != nullptr) {
-            return module_.watch(rc, request, scratch_.release());
-        }
-        if (rc == OMPI_SUCCESS && scratch_) {
-            scratch_->hand_over();
-        }
-        return module_.result(rc);
-    }
-    int refuse(int error, Request request)
-    {
-        if (request != nullptr) {
-            *request = &ompi_request_null.request;
-        }
-        return error;
-    }
-
-  private:
-    Module &module_;
-    std::unique_ptr<Scratch> scratch_;
-    const std::vector<int> *ranks_;
-};
 
 /// Calls one of a pair of collectives on the survivors' communicator.
 #define FT_CALL(name, ...)                                                                         \
@@ -311,8 +142,14 @@ int late_scatter(Module &m, Request request, const void *from, int send_count, T
                  void *into, int count, Type type, int root) noexcept
 {
     return survive_rooted(m, root, request, [&](Among &among, int to) {
+        const bool here = among.here(root);
+        if (among.small(here ? send_count : count, here ? send_type : type)) {
+            const void *blocks =
+                here ? among.packed(among.scratch().bytes, from, send_count, send_type) : from;
+            return FT_CALL(scatter, blocks, send_count, send_type, into, count, type, to);
+        }
         Scratch &s = among.scratch();
-        if (among.here(root) && !among.spread(0, send_count)) {
+        if (here && !among.spread(0, send_count)) {
             return among.refuse(MPI_ERR_COUNT, request);
         }
         return FT_CALL(scatterv, from, s.counts[0].data(), s.places[0].data(), send_type, into,
@@ -349,6 +186,14 @@ int late_alltoall(Module &m, Request request, const void *from, int send_count, 
     return survive(m, request, [&](Among &among) {
         Scratch &s = among.scratch();
         const bool in_place = from == MPI_IN_PLACE;
+        if (among.small(count, type)) {
+            char *heard = in_place ? among.packed(s.bytes, into, count, type)
+                                   : among.room(s.bytes, count, type);
+            const void *told =
+                in_place ? from : among.packed(s.more_bytes, from, send_count, send_type);
+            among.unpack_later(heard, into, count, type);
+            return FT_CALL(alltoall, told, send_count, send_type, heard, count, type);
+        }
         if (!among.spread(0, in_place ? 0 : send_count) || !among.spread(1, count)) {
             return among.refuse(MPI_ERR_COUNT, request);
         }

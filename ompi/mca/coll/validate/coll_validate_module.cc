@@ -253,8 +253,49 @@ try {
     return Mode::broken;
 }
 
+namespace {
+
+/// `copy` is given each run's part of `all`, of `packed`, and how many elements it has.
+template <class Copy>
+void each_run(const std::vector<RankRun> &runs, int count, ompi_datatype_t *type, Copy copy)
+{
+    ptrdiff_t lower = 0;
+    ptrdiff_t extent = 0;
+    ompi_datatype_get_extent(type, &lower, &extent);
+    const ptrdiff_t block = extent * count;
+    ptrdiff_t at = 0;
+    for (const RankRun &run : runs) {
+        copy(run.first * block, at, run.count * count);
+        at += run.count * block;
+    }
+}
+
+} // namespace
+
+void pack_blocks(const std::vector<RankRun> &runs, int count, ompi_datatype_t *type,
+                 const char *all, char *packed) noexcept
+{
+    each_run(runs, count, type, [&](ptrdiff_t from, ptrdiff_t to, int elements) {
+        ompi_datatype_copy_content_same_ddt(type, elements, packed + to,
+                                            const_cast<char *>(all) + from);
+    });
+}
+
+void unpack_blocks(const std::vector<RankRun> &runs, int count, ompi_datatype_t *type,
+                   const char *packed, char *all) noexcept
+{
+    each_run(runs, count, type, [&](ptrdiff_t to, ptrdiff_t from, int elements) {
+        ompi_datatype_copy_content_same_ddt(type, elements, all + to,
+                                            const_cast<char *>(packed) + from);
+    });
+}
+
 void Scratch::hand_over() const noexcept
 {
+    if (!blocks.empty()) {
+        unpack_blocks(blocks, count, type, from, into);
+        return;
+    }
     if (into != nullptr && count != 0) {
         ompi_datatype_copy_content_same_ddt(type, count, into, from);
     }

@@ -1,0 +1,218 @@
+/// \file
+/// A collective among the survivors: on which communicator, and with which arguments.
+#pragma once
+#include "ompi/mca/coll/validate/coll_validate.hpp"
+
+namespace ft::coll {
+
+using Type = ompi_datatype_t *;
+using Types = ompi_datatype_t *const *;
+using Op = ompi_op_t *;
+using Comm = ompi_communicator_t *;
+using Base = mca_coll_base_module_t *;
+using Request = ompi_request_t **;
+
+/// One call among the survivors.
+class Among {
+  public:
+    Among(Module &module, bool neighbours)
+        : comm(neighbours ? nullptr : module.among),
+          module_(module),
+          ranks_(&module.record->survivor_ranks())
+    {
+        if (OPAL_LIKELY(comm != nullptr)) {
+            return;
+        }
+        const validate::Lock lock;
+        deserted = module.record->deserted();
+        if (!deserted) {
+            comm = neighbours ? module.record->neighbours()
+                              : (module.among = module.record->survivors());
+        }
+    }
+    Comm comm;
+    bool deserted = false; ///< nobody is left on the other side of an intercommunicator
+    /// Calls whose arguments are the survivors' as they are have none.
+    Scratch &scratch()
+    {
+        if (!scratch_) {
+            scratch_ = std::make_unique<Scratch>();
+        }
+        return *scratch_;
+    }
+    const std::vector<int> &ranks() const { return *ranks_; }
+    int size() const { return static_cast<int>(ranks_->size()); }
+    bool has(int rank) const { return (*ranks_)[static_cast<std::size_t>(rank)] >= 0; }
+    /// An intercommunicator's root is MPI_ROOT in its own group, and for the others of that
+    /// MPI_PROC_NULL.
+    bool has_root(int root) const { return root < 0 || has(root); }
+    int root(int root) const { return root < 0 ? root : (*ranks_)[static_cast<std::size_t>(root)]; }
+    /// Whether this process is the root.
+    bool here(int root) const
+    {
+        return module_.record->inter() ? root == MPI_ROOT : module_.comm->c_my_rank == root;
+    }
+
+    /// The survivors' entries of an array that has one for each rank.
+    int *pick(std::vector<int> &into, const int *all)
+    {
+        for (int r = 0; r < size(); ++r) {
+            if (has(r)) {
+                into.push_back(all[r]);
+            }
+        }
+        return into.data();
+    }
+    Types pick(std::vector<Type> &into, Types all)
+    {
+        for (int r = 0; r < size(); ++r) {
+            if (has(r)) {
+                into.push_back(all[r]);
+            }
+        }
+        return into.data();
+    }
+    /// The same count for every survivor, each at its old place.
+    bool spread(int side, int count)
+    {
+        for (int r = 0; r < size(); ++r) {
+            if (has(r)) {
+                const long long place = static_cast<long long>(r) * count;
+                if (place > INT_MAX) {
+                    return false; // Open MPI's arrays of places are int
+                }
+                scratch().counts[side].push_back(count);
+                scratch().places[side].push_back(static_cast<int>(place));
+            }
+        }
+        return true;
+    }
+    /// The survivors' blocks of `from`, one behind the other. \param counts of each block
+    const void *pack(const void *from, const int *counts, Type type)
+    {
+        long long total = 0;
+        for (int r = 0; r < size(); ++r) {
+            total += has(r) ? counts[r] : 0;
+        }
+        ptrdiff_t gap = 0;
+        const ptrdiff_t span =
+            opal_datatype_span(&type->super, static_cast<std::size_t>(total), &gap);
+        scratch().bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
+        ptrdiff_t lower = 0;
+        ptrdiff_t extent = 0;
+        ompi_datatype_get_extent(type, &lower, &extent);
+        char *const base = scratch().bytes.get() - gap;
+        char *to = base;
+        const char *at = static_cast<const char *>(from);
+        for (int r = 0; r < size(); ++r) {
+            if (has(r) && counts[r] != 0) {
+                ompi_datatype_copy_content_same_ddt(type, counts[r], to, const_cast<char *>(at));
+                to += extent * counts[r];
+            }
+            at += extent * counts[r];
+        }
+        return base;
+    }
+
+    /// Whether blocks of so many elements are few bytes in all. Then they are packed, and the stock
+    /// components choose for equal blocks as they would in the smaller group. All ranks see it
+    /// alike, but those of an intercommunicator that only look on.
+    bool small(int count, Type type) const
+    {
+        constexpr std::size_t most = 64 << 10;
+        std::size_t each = 0;
+        if (!module_.record->inter()) {
+            ompi_datatype_type_size(type, &each);
+            each *= static_cast<std::size_t>(count) * static_cast<std::size_t>(size());
+        }
+        return !module_.record->inter() && each <= most;
+    }
+    /// Room for the survivors' blocks, of so many elements each.
+    char *room(std::unique_ptr<char[]> &bytes, int count, Type type) const
+    {
+        const auto elements = static_cast<std::size_t>(count) * static_cast<std::size_t>(size());
+        ptrdiff_t gap = 0;
+        const ptrdiff_t span = opal_datatype_span(&type->super, elements, &gap);
+        bytes = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(span) + 1);
+        return bytes.get() - gap;
+    }
+    /// The survivors' blocks of `from`.
+    char *packed(std::unique_ptr<char[]> &bytes, const void *from, int count, Type type) const
+    {
+        char *const into = room(bytes, count, type);
+        pack_blocks(module_.record->survivor_runs(), count, type, static_cast<const char *>(from),
+                    into);
+        return into;
+    }
+    /// When the call has succeeded, the blocks in `from` are put where the program wants them.
+    void unpack_later(char *from, void *into, int count, Type type)
+    {
+        scratch().from = from;
+        scratch().into = static_cast<char *>(into);
+        scratch().count = count;
+        scratch().type = type;
+        scratch().blocks = module_.record->survivor_runs();
+    }
+
+    /// For a reduction over the other group of an intercommunicator that is scattered over the own
+    /// one. The other group does not know which elements were for failed ranks, so all are
+    /// reduced; a survivor takes those for the failed behind it, and the first those before it.
+    /// \param counts for each rank of the own group
+    /// \return where the result goes instead of `into`
+    char *absorb(const int *counts, char *into, Type type)
+    {
+        const std::vector<int> &own = module_.record->local_survivor_ranks();
+        std::vector<int> &merged = scratch().counts[0];
+        int before = 0;
+        for (std::size_t r = 0; r < own.size(); ++r) {
+            if (own[r] >= 0) {
+                merged.push_back(counts[r] + (merged.empty() ? before : 0));
+            } else if (merged.empty()) {
+                before += counts[r];
+            } else {
+                merged.back() += counts[r];
+            }
+        }
+        const auto self = static_cast<std::size_t>(module_.comm->c_my_rank);
+        const auto place = static_cast<std::size_t>(own[self]);
+        ptrdiff_t gap = 0;
+        const ptrdiff_t span =
+            opal_datatype_span(&type->super, static_cast<std::size_t>(merged[place]), &gap);
+        scratch().bytes = std::make_unique<char[]>(static_cast<std::size_t>(span) + 1);
+        ptrdiff_t lower = 0;
+        ptrdiff_t extent = 0;
+        ompi_datatype_get_extent(type, &lower, &extent);
+        char *const base = scratch().bytes.get() - gap;
+        scratch().from = base + (place == 0 ? before * extent : 0);
+        scratch().into = into;
+        scratch().count = counts[self];
+        scratch().type = type;
+        return base;
+    }
+
+    /// The end of the call.
+    int end(int rc, Request request)
+    {
+        if (request != nullptr) {
+            return module_.watch(rc, request, scratch_.release());
+        }
+        if (rc == OMPI_SUCCESS && scratch_) {
+            scratch_->hand_over();
+        }
+        return module_.result(rc);
+    }
+    int refuse(int error, Request request)
+    {
+        if (request != nullptr) {
+            *request = &ompi_request_null.request;
+        }
+        return error;
+    }
+
+  private:
+    Module &module_;
+    std::unique_ptr<Scratch> scratch_;
+    const std::vector<int> *ranks_;
+};
+
+} // namespace ft::coll
