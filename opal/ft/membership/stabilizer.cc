@@ -34,7 +34,7 @@ const char *name(State state)
 }
 
 Stabilizer::Stabilizer(const Config &config, std::shared_ptr<ViewPool> pool, Identity self,
-                       ViewPtr initial, Time now)
+                       const ViewPtr &initial, Time now)
     : config_(config),
       pool_(std::move(pool)),
       self_(self),

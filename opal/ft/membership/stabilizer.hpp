@@ -89,8 +89,8 @@ class Stabilizer {
 
     /// A member of `initial` from the start. `config.fault()` must be empty, `self` in `initial`.
     /// `pool` may be shared by engines of one thread.
-    Stabilizer(const Config &config, std::shared_ptr<ViewPool> pool, Identity self, ViewPtr initial,
-               base::Time now);
+    Stabilizer(const Config &config, std::shared_ptr<ViewPool> pool, Identity self,
+               const ViewPtr &initial, base::Time now);
 
     /// A node that wants to join: `known` are ids that may be members, in the order in which they
     /// are asked. Incarnation 0: NEW_NODE, else NODE_ALIVE. Sends its first message at the first
