@@ -39,6 +39,8 @@ extern "C" {
 #include "ompi/mca/pml/base/pml_base_sendreq.h"
 #include "ompi/mca/pml/pml.h"
 #include "ompi/mca/pml/pml_constants.h"
+#include "ompi/mca/topo/base/base.h"
+#include "ompi/mca/topo/topo.h"
 #include "ompi/message/message.h"
 #include "ompi/proc/proc.h"
 #include "ompi/request/request.h"

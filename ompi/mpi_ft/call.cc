@@ -3,6 +3,9 @@
 #include "opal/mca/show_help.hpp"
 #include "opal/process/standing.hpp"
 
+/// Of the libmpi that this library is for: other releases of one series have the same inside.
+#define FT_MPI_SERIES "4.1."
+
 namespace ft::validate {
 
 namespace {
@@ -14,6 +17,31 @@ __attribute__((constructor)) void note_user() noexcept
     if (ompi_mpi_state != OMPI_MPI_STATE_INIT_STARTED) {
         process::use_run_through();
     }
+}
+
+/// A program of another MPI has been linked with this library, which needs the libmpi that it was
+/// built for and brings it along. Then that one is never initialised, and its own message would be
+/// that MPI_Init has not been called. Ends the program, as every call before MPI_Init does.
+void leave_another_mpi(const char *function) noexcept
+{
+    // Found where the program's calls are found: in its own MPI. MPICH writes up to 8 KiB.
+    static char version[16384];
+    int length = 0;
+    if (PMPI_Get_library_version(version, &length) != MPI_SUCCESS ||
+        std::strncmp(version, "Open MPI v" FT_MPI_SERIES, sizeof "Open MPI v" FT_MPI_SERIES - 1) ==
+            0) {
+        return;
+    }
+    version[std::strcspn(version, "\n")] = '\0';
+    // Open MPI's help texts need it initialised.
+    std::fprintf(
+        stderr,
+        "%s is of libmpi_ft, which belongs to Open MPI " FT_MPI_SERIES
+        "x, but this program runs with another MPI: %s\n"
+        "Compile and link it with the mpicc of that Open MPI (mpicc.openmpi), and start it "
+        "with its mpirun. The program ends.\n",
+        function, version);
+    std::exit(EXIT_FAILURE);
 }
 
 int unsupported(ompi_communicator_t *comm, const char *function, const char *why) noexcept
@@ -53,6 +81,9 @@ int raise(ompi_communicator_t *comm, int error, const char *function) noexcept
 
 Record *checked(ompi_communicator_t *comm, const char *function, int &error) noexcept
 {
+    if (OPAL_UNLIKELY(ompi_mpi_state < OMPI_MPI_STATE_INIT_COMPLETED)) {
+        leave_another_mpi(function);
+    }
     OMPI_ERR_INIT_FINALIZE(function);
     if (comm == nullptr || ompi_comm_invalid(comm)) {
         error = raise(comm, MPI_ERR_COMM, function);

@@ -1,18 +1,13 @@
 // MPI_Comm_dup, MPI_Comm_split and MPI_Comm_create that succeed at every survivor or at none.
 //
 // A program that is linked with this library calls these instead of Open MPI's, whose way to a
-// context id waits for ever when a process fails in it. Everybody prepares what it can by itself,
-// then one agreement says whether all have, whether anybody has failed, and which context ids are
-// free. What follows is local.
-#include "ompi/mpi_ft/call.hpp"
+// context id waits for ever when a process fails in it.
+#include "ompi/mpi_ft/communicators.hpp"
 
 #include <algorithm>
 
 namespace ft::validate {
 
-namespace {
-
-/// Whether Open MPI's own must do: no component, or an error of the caller that it reports.
 bool ours(ompi_communicator_t *comm) noexcept
 {
     if (ompi_mpi_state != OMPI_MPI_STATE_INIT_COMPLETED || comm == nullptr ||
@@ -23,15 +18,6 @@ bool ours(ompi_communicator_t *comm) noexcept
     return service().find(comm) != nullptr;
 }
 
-/// What everybody has prepared, for itself.
-struct Draft {
-    bool well = true;        ///< nothing went wrong here
-    Prepared comm = nullptr; ///< nullptr: this process is not to be in it
-    bool inter = false;      ///< whether it is to be an intercommunicator
-    bool topology = false;   ///< whether it is to have one
-};
-
-/// Agrees on the draft and brings it to life. \return an error class, the same everywhere
 int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
 {
     {
@@ -82,12 +68,7 @@ int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
     return MPI_SUCCESS;
 }
 
-/// What each process says of itself when a communicator is split: the part it goes to, and what
-/// orders it there.
-struct Choice {
-    int part;
-    int order;
-};
+namespace {
 
 /// The ranks that have chosen this part, in its order. Failed ranks have written nothing.
 std::vector<int> ranks_of(const std::vector<Choice> &choices, int part)
@@ -105,7 +86,8 @@ std::vector<int> ranks_of(const std::vector<Choice> &choices, int part)
     return ranks;
 }
 
-/// Everybody hears what the (remote) group has chosen.
+} // namespace
+
 bool hear(ompi_communicator_t *comm, Choice mine, std::vector<Choice> &theirs)
 {
     theirs.assign(static_cast<std::size_t>(comm->c_remote_group->grp_proc_count),
@@ -114,7 +96,9 @@ bool hear(ompi_communicator_t *comm, Choice mine, std::vector<Choice> &theirs)
                                         comm->c_coll->coll_allgather_module) == OMPI_SUCCESS;
 }
 
-/// The same for the own group of an intercommunicator: on the communicator that it has of its own,
+namespace {
+
+/// hear() for the own group of an intercommunicator: on the communicator that it has of its own,
 /// or, after a failure, that its survivors have.
 bool hear_own(Record &record, Choice mine, std::vector<Choice> &own)
 {
@@ -145,7 +129,8 @@ bool hear_own(Record &record, Choice mine, std::vector<Choice> &own)
     return true;
 }
 
-/// The part of a split communicator to which this process goes; MPI_UNDEFINED: none.
+} // namespace
+
 Draft part_of(Record &record, Choice mine)
 {
     ompi_communicator_t *comm = record.communicator();
@@ -168,8 +153,6 @@ Draft part_of(Record &record, Choice mine)
     draft.well = draft.comm != nullptr;
     return draft;
 }
-
-} // namespace
 
 } // namespace ft::validate
 

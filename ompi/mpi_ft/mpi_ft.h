@@ -15,7 +15,7 @@
  * common to all: MPI_ERR_COMM, a null or invalid communicator; MPI_ERR_ARG, a null pointer;
  * MPI_ERR_UNSUPPORTED_OPERATION, coll/validate is not there (a message says why). Several threads
  * may call them at once, on different communicators. Calling one before MPI_Init or after
- * MPI_Finalize ends the program.
+ * MPI_Finalize ends the program, and so does one in a program of another MPI: a message says so.
  *
  * On an intercommunicator ranks, states and counts are those of the remote group, as everywhere in
  * MPI; the collective calls take both groups, and both agree on the failures of both. Who has
@@ -28,6 +28,11 @@
 #define MPI_FT_H
 
 #include <mpi.h>
+
+#if !defined(OMPI_MAJOR_VERSION) || OMPI_MAJOR_VERSION != 4 || OMPI_MINOR_VERSION != 1
+#error                                                                                             \
+    "mpi_ft.h: this mpi.h is not Open MPI 4.1's; compile with the mpicc of the Open MPI that libmpi_ft was built for"
+#endif
 
 #ifdef __cplusplus
 extern "C" {

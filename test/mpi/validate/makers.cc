@@ -2,35 +2,168 @@
 //
 // usage: makers FIRST
 //
-// One rank after the other dies in MPI_Comm_dup, MPI_Comm_split or MPI_Comm_create: before its
-// first point-to-point operation, those of the agreement included, a third and two thirds on its
-// way, and before its last one, as a run without a failure has counted them. Of these twelve cases
-// it begins with FIRST, and ends when three ranks are left.
+// One rank after the other dies in MPI_Comm_dup, MPI_Comm_split, ...: before its first
+// point-to-point operation, those of the agreement included, a third and two thirds on its way, and
+// before its last one, as a run without a failure has counted them. Of these cases, four for each
+// call, it begins with FIRST, and ends when three ranks are left.
 #include "among.hpp"
 #include "strike.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
 
 using namespace among;
 
 namespace {
 
 constexpr int left_over = 3;
-constexpr int makers = 3;
 constexpr int moments = 4;
 
-int make(int which, MPI_Comm *fresh)
+MPI_Comm grid = MPI_COMM_NULL; ///< all, in two rows
+MPI_Comm pair = MPI_COMM_NULL; ///< even ranks and odd ones
+
+int create(MPI_Comm *fresh)
 {
-    *fresh = MPI_COMM_NULL;
-    if (which == 0) {
-        return MPI_Comm_dup(MPI_COMM_WORLD, fresh);
-    }
-    if (which == 1) {
-        return MPI_Comm_split(MPI_COMM_WORLD, me % 2, -me, fresh);
-    }
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Comm_group(MPI_COMM_WORLD, &all);
     const int code = MPI_Comm_create(MPI_COMM_WORLD, all, fresh);
     MPI_Group_free(&all);
     return code;
+}
+
+int dup_with_info(MPI_Comm *fresh)
+{
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_ft_semantics", "strict");
+    const int code = MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, fresh);
+    MPI_Info_free(&info);
+    return code;
+}
+
+int cart(MPI_Comm *fresh)
+{
+    const int dims[] = {size};
+    const int periods[] = {1};
+    return MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, fresh);
+}
+
+int cart_sub(MPI_Comm *fresh)
+{
+    const int remain[] = {0, 1};
+    return MPI_Cart_sub(grid, remain, fresh);
+}
+
+int graph(MPI_Comm *fresh)
+{
+    std::vector<int> index;
+    std::vector<int> edges;
+    for (int rank = 0; rank < size; ++rank) {
+        edges.push_back((rank + 1) % size);
+        index.push_back(rank + 1);
+    }
+    return MPI_Graph_create(MPI_COMM_WORLD, size, index.data(), edges.data(), 0, fresh);
+}
+
+int dist_graph(MPI_Comm *fresh)
+{
+    const int from[] = {(me + size - 1) % size};
+    const int to[] = {(me + 1) % size};
+    return MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, from, MPI_UNWEIGHTED, 1, to,
+                                          MPI_UNWEIGHTED, MPI_INFO_NULL, 0, fresh);
+}
+
+/// A call that makes a communicator.
+struct Maker {
+    const char *name;
+    int (*make)(MPI_Comm *);
+    bool leaves_out; ///< those that are recognised as failed, who cannot say where they want to go
+};
+
+const Maker all_makers[] = {
+    {"dup", [](MPI_Comm *fresh) { return MPI_Comm_dup(MPI_COMM_WORLD, fresh); }, false},
+    {"split", [](MPI_Comm *fresh) { return MPI_Comm_split(MPI_COMM_WORLD, me % 2, -me, fresh); },
+     true},
+    {"create", create, false},
+    {"dup_with_info", dup_with_info, false},
+    {"split_type",
+     [](MPI_Comm *fresh) {
+         return MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, me, MPI_INFO_NULL, fresh);
+     },
+     true},
+    {"merge", [](MPI_Comm *fresh) { return MPI_Intercomm_merge(pair, me % 2, fresh); }, false},
+    {"cart_create", cart, false},
+    {"cart_sub", cart_sub, false},
+    {"graph_create", graph, false},
+    {"dist_graph_create_adjacent", dist_graph, false},
+};
+constexpr int makers = sizeof all_makers / sizeof *all_makers;
+
+/// The ranks of MPI_COMM_WORLD that are to be in it, in their order there.
+std::vector<int> wanted_in(const std::string &name)
+{
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size; ++rank) {
+        if ((name == "split" && rank % 2 != me % 2) ||
+            (name == "cart_sub" && rank / (size / 2) != me / (size / 2))) {
+            continue;
+        }
+        ranks.push_back(rank);
+    }
+    if (name == "split") {
+        std::reverse(ranks.begin(), ranks.end());
+    } else if (name == "merge") { // the odd ones want to be behind
+        std::stable_partition(ranks.begin(), ranks.end(), [](int rank) { return rank % 2 == 0; });
+    }
+    return ranks;
+}
+
+void must_be_right(const Maker &maker, MPI_Comm fresh, const std::set<int> &dead)
+{
+    std::vector<int> wanted = wanted_in(maker.name);
+    const auto failed = [&](int rank) { return dead.count(rank) != 0; };
+    const auto alive = std::count_if(wanted.begin(), wanted.end(), std::not_fn(failed));
+    if (maker.leaves_out) {
+        wanted.erase(std::remove_if(wanted.begin(), wanted.end(), failed), wanted.end());
+    }
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group its = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Comm_group(fresh, &its);
+    int number = 0;
+    MPI_Group_size(its, &number);
+    std::vector<int> places(static_cast<std::size_t>(number));
+    std::iota(places.begin(), places.end(), 0);
+    std::vector<int> ranks(places.size());
+    MPI_Group_translate_ranks(its, number, places.data(), all, ranks.data());
+    MPI_Group_free(&all);
+    MPI_Group_free(&its);
+    that(ranks == wanted, "%s: other ranks, %d", maker.name, number);
+    int one = 1;
+    int sum = 0;
+    is(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, fresh), MPI_SUCCESS, maker.name);
+    that(sum == static_cast<int>(alive), "%s: %d are left", maker.name, sum);
+    if (maker.make == cart) {
+        int left = -1;
+        int right = -1;
+        MPI_Cart_shift(fresh, 0, 1, &left, &right);
+        that(left == (me + size - 1) % size && right == (me + 1) % size, "cart: %d %d", left,
+             right);
+    } else if (maker.make == graph || maker.make == dist_graph) {
+        int mine = me;
+        int from = -1;
+        const int left = (me + size - 1) % size;
+        if (maker.make == dist_graph) {
+            is(MPI_Neighbor_allgather(&mine, 1, MPI_INT, &from, 1, MPI_INT, fresh), MPI_SUCCESS,
+               "MPI_Neighbor_allgather");
+            that(from == (dead.count(left) != 0 ? -1 : left), "from %d", from);
+        } else {
+            int next = -1;
+            MPI_Graph_neighbors(fresh, me, 1, &next);
+            that(next == (me + 1) % size, "graph: %d", next);
+        }
+    }
 }
 
 /// Whether this is so at all that live.
@@ -52,20 +185,21 @@ void walk_through(int first)
         const int victim = step; // the lowest, which leads an agreement that has met a failure
         MPI_Comm fresh = MPI_COMM_NULL;
         strike::arm(0);
-        is(make(which, &fresh), MPI_SUCCESS, "nobody dies");
+        is(all_makers[which].make(&fresh), MPI_SUCCESS, all_makers[which].name);
         const int operations = strike::counted();
+        must_be_right(all_makers[which], fresh, dead);
         is(MPI_Comm_free(&fresh), MPI_SUCCESS, "free");
         await_all(victim, dead);
         if (me == victim) {
             const int k = 1 + (operations - 1) * moment / (moments - 1);
-            std::printf("rank %d dies in case %d, operation %d of %d\n", me, first + step, k,
-                        operations);
+            std::printf("rank %d dies in case %d, %s, operation %d of %d\n", me, first + step,
+                        all_makers[which].name, k, operations);
             std::fflush(stdout);
             strike::arm(k);
-            make(which, &fresh);
+            all_makers[which].make(&fresh);
             die(); // it was done with less
         }
-        const bool here = make(which, &fresh) == MPI_SUCCESS;
+        const bool here = all_makers[which].make(&fresh) == MPI_SUCCESS;
         const bool all = everywhere(here);
         const bool none = everywhere(!here);
         that(all != none, "case %d: some have a communicator, and some have not", first + step);
@@ -78,6 +212,9 @@ void walk_through(int first)
         dead.insert(victim);
         hear_of(MPI_COMM_WORLD, {victim});
         validate(dead.size());
+        validate(dead.size(), grid);
+        int count = -1;
+        is(MPI_Comm_validate_all(pair, &count), MPI_SUCCESS, "validate_all of both groups");
     }
     std::printf("rank %d got %d communicators\n", me, got);
 }
@@ -87,7 +224,20 @@ void walk_through(int first)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
+    const int dims[] = {2, size / 2};
+    const int periods[] = {0, 0};
+    is(MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &grid), MPI_SUCCESS, "the grid");
+    MPI_Comm own = MPI_COMM_NULL;
+    is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &own), MPI_SUCCESS, "the groups");
+    is(MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - me % 2, 3, &pair), MPI_SUCCESS,
+       "MPI_Intercomm_create");
+    for (MPI_Comm comm : {grid, own, pair}) {
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    }
     strike::install(true);
     walk_through(argc > 1 ? std::atoi(argv[1]) : 0);
+    for (MPI_Comm *comm : {&pair, &own, &grid}) {
+        is(MPI_Comm_free(comm), MPI_SUCCESS, "free");
+    }
     return finish();
 }

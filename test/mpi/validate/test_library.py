@@ -135,6 +135,65 @@ def early():
                 "no message")
 
 
+ANOTHER = """
+#include <string.h>
+int PMPI_Init(int *argc, char ***argv) { (void)argc; (void)argv; return 0; }
+int PMPI_Get_library_version(char *version, int *length)
+{
+    strcpy(version, "Another MPI 1.2\\nof the test");
+    *length = (int)strlen(version);
+    return 0;
+}
+"""
+STRANGER = """
+#ifdef WITH_HEADER
+#include <mpi_ft.h>
+#endif
+#include <stdio.h>
+int PMPI_Init(int *argc, char ***argv);
+int MPI_Comm_validate_all(int comm, int *count);
+int main(void)
+{
+    int count = 0;
+    PMPI_Init(0, 0);
+    MPI_Comm_validate_all(0x44000000, &count);
+    puts("goes on");
+    return 0;
+}
+"""
+
+
+def another_mpi():
+    """A program of another MPI, which links with the library, ends with a message that says so"""
+    def written(name, text):
+        path = os.path.join(WORK, name)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        return path
+
+    def run_here(*command):
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                              timeout=DEADLINE)
+
+    other = os.path.join(WORK, "libanother.so")
+    program = os.path.join(WORK, "stranger")
+    source = written("stranger.c", STRANGER)
+    done = run_here("cc", "-shared", "-fPIC", "-o", other, written("another.c", ANOTHER))
+    check(done.returncode == 0, done.stdout)
+    done = run_here("cc", "-o", program, source, other, "-Wl,-rpath," + WORK,
+                    *[flag for flag in flags() if flag.startswith(("-L", "-l", "-Wl"))])
+    check(done.returncode == 0, done.stdout)
+    done = run_here(program)
+    check(done.returncode != 0 and "goes on" not in done.stdout, f"it went on: {done.stdout}")
+    for words in ("MPI_Comm_validate_all", "another MPI: Another MPI 1.2\n", "mpicc"):
+        check(words in done.stdout, f"no '{words}' in: {done.stdout}")
+    folder = os.path.join(WORK, "another")
+    os.makedirs(folder, exist_ok=True)
+    written("another/mpi.h", "typedef int MPI_Comm;\n#define MPICH_NAME 4\n")
+    done = run_here("cc", "-DWITH_HEADER", "-fsyntax-only", "-I" + folder, "-I" + os.path.join(PREFIX, "include"), source)
+    check(done.returncode != 0 and "is not Open MPI 4.1's" in done.stdout, f"the header: {done.stdout}")
+
+
 def other_pml():
     """Over ob1 validation works, and a message says what does not"""
     result = run(3, {"pml": "ob1", "btl": "vader,self"}, CALLS, "calm")
@@ -212,7 +271,7 @@ def examples():
 
 SETS = {
     "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
-    "calls": [failures, own_types, threads, unsupported, early, other_pml, other_pml_deadly,
+    "calls": [failures, own_types, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly,
               without_component, wronged, wronged_without_radixft, fatal],
     "examples": [examples],
 }

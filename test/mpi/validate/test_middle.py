@@ -60,11 +60,11 @@ def walk(role, when):
     return all_collectives
 
 
-CASES = 12
+CASES = 40  # ten calls, each at four moments
 
 
 def makers():
-    """While a rank dies in it, dup, split and create succeed at all that live or at none"""
+    """While a rank dies in it, what makes a communicator succeeds at all that live or at none"""
     for first in range(0, CASES, DEATHS):
         own = {"pml": "dr", "btl": "vader,self", "errmgr": "radixft"}
         command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(RANKS), *ftmpi.mca(own), MAKERS,

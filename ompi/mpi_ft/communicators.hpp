@@ -1,0 +1,38 @@
+/// \file
+/// What the makers of communicators have in common: everybody prepares what can fail, one agreement
+/// says whether all have, whether anybody has failed and which context ids are free, and what
+/// follows is local. So they succeed at every survivor or at none.
+#pragma once
+#include "ompi/mpi_ft/call.hpp"
+
+namespace ft::validate {
+
+/// Whether this library makes it. Not without coll/validate, nor when the call is an error of the
+/// caller's that Open MPI's own reports.
+bool ours(ompi_communicator_t *comm) noexcept;
+
+/// What everybody has prepared, for itself.
+struct Draft {
+    bool well = true;        ///< nothing went wrong here
+    Prepared comm = nullptr; ///< nullptr: this process is not to be in it
+    bool inter = false;      ///< whether it is to be an intercommunicator
+    bool topology = false;   ///< whether it is to have one
+};
+
+/// Agrees on the draft and brings it to life. \return an error class, the same everywhere
+int finish(Record &record, Draft draft, ompi_communicator_t **fresh);
+
+/// What each process says of itself when a communicator is split: the part it goes to, and what
+/// orders it there.
+struct Choice {
+    int part;
+    int order;
+};
+
+/// Everybody hears what the (remote) group has chosen. Failed ranks have chosen MPI_UNDEFINED.
+bool hear(ompi_communicator_t *comm, Choice mine, std::vector<Choice> &theirs);
+
+/// The part of a split communicator to which this process goes; MPI_UNDEFINED: none.
+Draft part_of(Record &record, Choice mine);
+
+} // namespace ft::validate
