@@ -26,6 +26,7 @@ struct Watch {
     std::vector<BtlPath *> paths;
     std::size_t next = 0;
     std::atomic<bool> some{false}; ///< there were paths once
+    bool by_turns = false;         ///< the event loop comes back after each turn, for good
 };
 Watch watch;
 /// Beyond that many paths a pass looks at a part of them.
@@ -42,16 +43,32 @@ void free_failed(const BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
     }
 }
 
+/// MPI_Init lets the event loop go on until nothing is left to do. A connection that breaks, the
+/// peer's next one, and the first bytes over it could all be met in one call of it then, with
+/// nobody in between who tidies up.
+void take_turns() noexcept
+{
+    if (OPAL_LIKELY(!parameters().disable.turns)) {
+        opal_progress_set_event_flag(OPAL_EVLOOP_ONCE | OPAL_EVLOOP_NONBLOCK);
+    }
+    watch.by_turns = ompi_mpi_state >= OMPI_MPI_STATE_INIT_COMPLETED; // it is set within MPI_Init
+}
+
 void note_lost_connection(BtlPath &path) noexcept
 {
     path.note(Fault::connection);
     peers().mark_busy(*path.peer);
 }
 
+mca_btl_base_descriptor_t *take_half_received(const BtlPath &path) noexcept
+{
+    return OPAL_UNLIKELY(parameters().disable.leftovers) ? nullptr : path.tcp->take_half_received();
+}
+
 /// Of a closed connection. \return the fragment that was being received
 mca_btl_base_descriptor_t *take_leftovers(BtlPath &path) noexcept
 {
-    mca_btl_base_descriptor_t *half = path.tcp->take_half_received();
+    mca_btl_base_descriptor_t *half = take_half_received(path);
     mca_btl_base_descriptor_t *unsent = path.tcp->take_half_sent();
     if (unsent != nullptr && is_ours(*unsent)) {
         __atomic_store_n(&path.unsent, unsent, __ATOMIC_RELEASE);
@@ -76,7 +93,7 @@ void look(BtlPath &path, bool every_turn) noexcept
         }
         if (path.seen_socket >= 0 && every_turn) {
             // Closed, and the peer's next one accepted, within a turn: nothing was read since.
-            half = tcp.take_half_received();
+            half = take_half_received(path);
             note_lost_connection(path);
         }
         path.seen_socket = socket;
@@ -85,7 +102,9 @@ void look(BtlPath &path, bool every_turn) noexcept
     } else {
         // If not now, what is left of the connection would meet the next one, whose socket may even
         // have the same number.
-        tcp.leave_failed();
+        if (OPAL_LIKELY(!parameters().disable.failed)) {
+            tcp.leave_failed();
+        }
         if (tcp.closed()) {
             half = take_leftovers(path);
         }
@@ -215,7 +234,7 @@ bool add_paths(PeerState &peer, base::Time present)
         path->queues = peer.paths.size() > 1 && std::strcmp(component_name(path->btl), "tcp") == 0;
         // With several, what waits for a dead one has been acknowledged by way of another, and the
         // user's memory may be gone when it is written after all.
-        path->in_place = path->in_place && peer.paths.size() == 1;
+        path->in_place = path->in_place && (peer.paths.size() == 1 || parameters().disable.copies);
     }
     {
         Guard guard(watch.lock);
@@ -246,6 +265,9 @@ void watch_connections() noexcept
         return;
     }
     Guard guard(watch.lock);
+    if (OPAL_UNLIKELY(!watch.by_turns)) {
+        take_turns();
+    }
     const bool all = watch.paths.size() <= watched_at_a_time;
     for (std::size_t n = std::min(watch.paths.size(), watched_at_a_time); n != 0; --n) {
         watch.next = watch.next + 1 < watch.paths.size() ? watch.next + 1 : 0;

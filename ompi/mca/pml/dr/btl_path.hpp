@@ -99,7 +99,8 @@ void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *proc
 
 /// Finds connections of btl/tcp that broke, and tidies up after them. Whoever makes progress calls
 /// it at each pass: btl/tcp takes some turns of its event loop from a broken connection to the
-/// peer's next one.
+/// peer's next one. So that there is a pass between any two turns, Open MPI's event loop is made to
+/// come back after each.
 void watch_connections() noexcept;
 /// Whether there is anything for that to look at.
 bool any_watched() noexcept;

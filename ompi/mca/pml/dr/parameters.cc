@@ -253,7 +253,9 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
     rc = register_text(
         component, "test_disable",
         "For developers: mechanisms to switch off, so that a test can show that it needs them: "
-        "retransmit, checksum, duplicate, failover, order. Messages are lost or spoilt then.",
+        "retransmit, checksum, duplicate, failover, order, copies, leftovers, turns, failed. "
+        "Messages are "
+        "lost or spoilt then, or the process crashes.",
         OPAL_INFO_LVL_9, "", &disable_text);
     return rc < 0 ? rc : OMPI_SUCCESS;
 }
@@ -383,8 +385,18 @@ bool Parameters::parse_disable()
             engine.disable_failover = true;
         } else if (word == "order") {
             engine.disable_order = true;
+        } else if (word == "copies") {
+            disable.copies = true;
+        } else if (word == "leftovers") {
+            disable.leftovers = true;
+        } else if (word == "turns") {
+            disable.turns = true;
+        } else if (word == "failed") {
+            disable.failed = true;
         } else {
-            bad_word("test_disable", word, "retransmit, checksum, duplicate, failover, order");
+            bad_word("test_disable", word,
+                     "retransmit, checksum, duplicate, failover, order, copies, leftovers, turns, "
+                     "failed");
             return false;
         }
     }

@@ -257,7 +257,8 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     // one ends the request and the user takes the memory away: writev would fail, and btl/tcp
     // closes the connection then. The first one has left by that time, in the order of its only
     // path.
-    if (path.in_place && !what.choice.retransmission && payload >= in_place_from) {
+    if (path.in_place && payload >= in_place_from &&
+        (!what.choice.retransmission || OPAL_UNLIKELY(parameters().disable.copies))) {
         opal_convertor_t convertor;
         OBJ_CONSTRUCT(&convertor, opal_convertor_t);
         opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &ompi_mpi_byte.dt.super,

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Connections of btl/tcp that break at exactly known bytes, under pml/dr.
+
+A relay in between the ranks passes an exact number of bytes of a fragment and
+then resets the connection, or holds it.
+"""
+
+import os
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+
+import ftmpi  # noqa: E402
+import ftrelay  # noqa: E402
+from ftrelay import ACK, DATA, ORDERED, PASS, Job  # noqa: E402
+from fttap import check, main  # noqa: E402
+
+HEADERS = ftrelay.TCP_HEADER.size + ftrelay.DR_HEADER_BYTES
+NOT_SURVIVED_SECONDS = 8
+
+ftrelay.enter_namespace()
+
+
+class Cuts:
+    """A policy: one cut after the other, each in the next fragment of its kind and sender."""
+
+    def __init__(self, cuts):
+        self.left = list(cuts)
+
+    def __call__(self, fragment):
+        if not self.left or self.left[0][:2] != (fragment.source, fragment.kind):
+            return PASS
+        return self.left.pop(0)[2]
+
+
+def walk(kind, bytes_to_pass):
+    """Cuts in fragments of both ranks, behind each of these numbers of bytes."""
+    return [(rank, kind, number) for number in bytes_to_pass for rank in (0, 1)]
+
+
+def hashring():
+    return [ftmpi.HASHRING, "--until", "FOLDER/enough", "--seconds", "100", "--kinds", "bulk,storm",
+            "--max", "70000"]
+
+
+def survived(cuts):
+    policy = Cuts(cuts)
+    number = len(policy.left)
+    with ftrelay.Relay(policy) as relay, Job(relay, hashring()) as job:
+        job.until(lambda: not policy.left, f"the last of {number} cuts")
+        job.touch("enough")
+        job.finish(" 0 wrong")
+        check(relay.cuts == number, f"{relay.cuts} cuts of {number}")
+
+
+def not_survived(cuts, mechanism):
+    """The job crashes, or nothing moves any more, before the last cut is survived."""
+    policy = Cuts(cuts)
+    with ftrelay.Relay(policy) as relay, Job(relay, hashring(), pml_dr_test_disable=mechanism) as job:
+        left = len(policy.left) + 1
+        while policy.left and len(policy.left) < left and not job.run.ended():
+            left = len(policy.left)
+            relay.run(lambda before=left: len(policy.left) < before,
+                      time.monotonic() + NOT_SURVIVED_SECONDS, job.run)
+        check(policy.left, f"without {mechanism} every cut is survived")
+
+
+def ordered_fragments():
+    """connections that break behind any byte of the headers of short messages lose nothing"""
+    survived(walk(ORDERED, range(0, HEADERS + 30)))
+
+
+def data_fragments():
+    """connections that break within the headers or the payload of long messages lose nothing"""
+    survived(walk(DATA, [*range(0, HEADERS + 20, 2), 4000, 32768, 69999]))
+
+
+def acknowledgements():
+    """connections that break within acknowledgements lose nothing"""
+    survived(walk(ACK, range(0, HEADERS + 6, 3)))
+
+
+def without_forgetting():
+    """connections that break within fragments are not survived when halves of them are kept"""
+    not_survived(walk(ORDERED, range(1, HEADERS + 30)), "leftovers")
+
+
+def without_turns():
+    """connections that break within fragments are not survived when the event loop goes on meanwhile"""
+    not_survived(walk(ORDERED, range(1, HEADERS + 30)) * 3, "turns")
+
+
+if __name__ == "__main__":
+    ftmpi.become_subreaper()
+    main([ordered_fragments, data_fragments, acknowledgements, without_forgetting, without_turns])
