@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import segments
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -120,17 +122,20 @@ def wait_for_no_descendants(seconds):
 
 
 def end_all():
-    """Ends every descendant: politely, then not."""
+    """Ends every descendant: politely, then not. What ranks would leave in /dev/shm goes with them."""
+    left_behind = set()
     for number, seconds in [(signal.SIGTERM, GRACE_AFTER_TERM)] + [(signal.SIGKILL, 0.2)] * 50:
         left = descendants(os.getpid())
+        left_behind |= segments.of(left)
         if not left:
-            return
+            break
         for pid in left:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 pass
         wait_for_no_descendants(seconds)
+    segments.remove(left_behind)
 
 
 class Ended(BaseException):

@@ -7,11 +7,16 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 from fttap import Skip, check, comment
 
 TOP = os.environ["FT_TOP"]
+sys.path.insert(0, os.path.join(TOP, "test", "harness"))
+
+import segments  # noqa: E402
+
 BUILD = os.environ["FT_BUILD"]
 MPIRUN = os.environ.get("FT_MPIRUN", "mpirun")
 HASHRING = os.path.join(BUILD, "test/mpi/programs/hashring")
@@ -174,6 +179,7 @@ def run(command, deadline, show_stacks=False, look=None):
                 seen = look([pid for pid in below if is_rank(pid)])
             if show_stacks:
                 where = stacks([pid for pid in below if is_rank(pid)])
+            left_behind = segments.of(below)
             process.terminate()  # mpirun ends its ranks
             try:
                 output, _ = process.communicate(timeout=10)
@@ -181,6 +187,7 @@ def run(command, deadline, show_stacks=False, look=None):
                 for pid in [process.pid] + below:
                     end(pid)
                 output, _ = process.communicate(timeout=10)
+            segments.remove(left_behind)
     if not late:
         seconds = time.monotonic() - start
     sweep()

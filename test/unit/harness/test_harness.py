@@ -84,6 +84,23 @@ def the_deadline_holds_for_all_descendants():
             and any("ending these" in line for line in outcome["tail"]))
 
 
+def shared_memory_of_what_is_ended_goes_too():
+    """Only of that: a file that none of its processes has mapped is somebody else's."""
+    names = [f"/dev/shm/vader_segment.harness.{os.getpid()}.{i}" for i in range(2)]
+    holder = (f"{sys.executable} -c 'import mmap,signal,sys; f=open(sys.argv[1],\"r+\"); m=mmap.mmap(f.fileno(),0);"
+              f" print(\"1..1\",flush=True); signal.pause()' {names[0]}")
+    for name in names:
+        with open(name, "wb") as file:
+            file.write(b"x")
+    try:
+        outcome_of(holder, deadline=3)
+        return [os.path.exists(name) for name in names] == [False, True]
+    finally:
+        for name in names:
+            if os.path.exists(name):
+                os.unlink(name)
+
+
 def where_it_stood_is_told():
     stuck = os.path.join(BUILD, "stuck")
     shutil.copy("/bin/sleep", stuck)
@@ -162,7 +179,8 @@ def the_time_of_every_part_is_added_up():
 
 CASES = [
     a_good_test_passes, a_failed_case_is_seen, bad_tap_is_a_problem, a_skip_of_everything_says_why,
-    a_crash_is_seen, the_deadline_holds_for_all_descendants, where_it_stood_is_told,
+    a_crash_is_seen, the_deadline_holds_for_all_descendants,
+    shared_memory_of_what_is_ended_goes_too, where_it_stood_is_told,
     what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
     the_time_of_every_part_is_added_up,
