@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""A fragment waits in btl/tcp when its message is complete and its buffer is given back, under pml/dr.
+
+A relay stops reading in the middle of the fragment; another copy of it is
+acknowledged meanwhile.  Written from the user's memory the rest would be an
+error of writev (EFAULT), which closes a healthy connection.
+"""
+
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+
+import ftmpi  # noqa: E402
+import ftrelay  # noqa: E402
+from ftrelay import DATA, HOLD, PASS, Job  # noqa: E402
+from fttap import check, main  # noqa: E402
+
+PROGRAM = [os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "relayed"), "freed", "FOLDER"]
+BUFFER = 65536
+# One fragment of 1 MiB, of which the buffers on the way take no more than a part.
+LARGE = {"pml_dr_fragment_bytes": 1048576, "btl_tcp_max_send_size": 1100000, "btl_tcp_sndbuf": BUFFER,
+         "btl_tcp_rcvbuf": BUFFER}
+
+ftrelay.enter_namespace()
+
+
+class Again:
+    """Keeps all answers back until the fragment is sent again, and stops in the middle of that copy."""
+
+    def __init__(self):
+        self.answers = None
+        self.copy = None
+        self.armed = False
+
+    def __call__(self, fragment):
+        connection = fragment.connection
+        own = connection.out if connection.out.rank == fragment.source else connection.back
+        if fragment.source == 0 and fragment.kind == DATA:
+            if fragment.again and self.copy is None:
+                self.copy = own
+                return HOLD
+            self.armed = True
+        elif fragment.source == 1 and self.armed and self.answers is None:
+            self.answers = own
+            return HOLD
+        return PASS
+
+    def waits(self):
+        return self.copy is not None and self.answers is not None
+
+    def acknowledge(self):
+        self.answers.release()
+
+
+class Elsewhere:
+    """Stops in the middle of the first copy; the next one goes another way."""
+
+    def __init__(self):
+        self.copy = None
+
+    def __call__(self, fragment):
+        if fragment.source == 0 and fragment.kind == DATA and self.copy is None:
+            connection = fragment.connection
+            self.copy = connection.out if connection.out.rank == 0 else connection.back
+            return HOLD
+        return PASS
+
+    def waits(self):
+        return self.copy is not None
+
+    def acknowledge(self):
+        pass
+
+
+def freed_while_it_waits(policy, **parameters):
+    """Returns whether the connection was lost by it. Every byte must be right in any case."""
+    with ftrelay.Relay(policy, buffer=BUFFER) as relay, \
+            Job(relay, PROGRAM, **dict(LARGE, **parameters)) as job:
+        job.until(policy.waits, "a copy that waits")
+        before = len(relay.connections)
+        policy.acknowledge()
+        job.until(lambda: job.exists("freed"), "the end of MPI_Send")
+        policy.copy.release()
+        job.finish("relayed: right")
+        return len(relay.connections) > before or "writev" in job.run.err
+
+
+def sent_again():
+    """a copy that was sent again may wait when its buffer is given back"""
+    check(not freed_while_it_waits(Again()), "the connection was lost")
+
+
+def sent_elsewhere():
+    """a copy on a path that stands still may wait when its buffer is given back"""
+    check(not freed_while_it_waits(Elsewhere(), btl_tcp_links=2), "the connection was lost")
+
+
+def sent_again_from_there():
+    """a copy that is sent again from the user's memory costs a healthy connection"""
+    check(freed_while_it_waits(Again(), pml_dr_test_disable="copies"), "no connection was lost")
+
+
+def sent_elsewhere_from_there():
+    """a copy on a path that stands still costs a healthy connection when it is in the user's memory"""
+    check(freed_while_it_waits(Elsewhere(), btl_tcp_links=2, pml_dr_test_disable="copies"),
+          "no connection was lost")
+
+
+if __name__ == "__main__":
+    ftmpi.become_subreaper()
+    main([sent_again, sent_elsewhere, sent_again_from_there, sent_elsewhere_from_there])
