@@ -122,9 +122,12 @@ bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
     }
     write_front(header, {tx.room, front_bytes});
     mca_btl_base_module_t *btl = path.btl;
-    if (OPAL_UNLIKELY(btl->btl_sendi(btl, path.endpoint, nullptr, tx.room, total, 0,
-                                     MCA_BTL_NO_ORDER, flags_for(path), btl_tag,
-                                     nullptr) != OPAL_SUCCESS)) {
+    // What a BTL calls back from in there must not send before this one.
+    transmitting_ = true;
+    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, tx.room, total, 0, MCA_BTL_NO_ORDER,
+                                  flags_for(path), btl_tag, nullptr);
+    transmitting_ = false;
+    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
         return false;
     }
     peers().call_for_pass_at(engine.sent_express(tx.vfrag, id, header, present));
