@@ -244,7 +244,8 @@ def without_component():
 
 EXAMPLES = (
     ("ring", 6, ("20", "2:5", "0:11"), r"^lap 19: 4 members$", 1),
-    ("manager", 5, ("200", "2:3", "4:1"), r"^200 tasks done, the sum is right$", 1),
+    # A worker surely has its first task in hand once; how many more depends on who gets a core.
+    ("manager", 5, ("200", "2:1", "4:1"), r"^200 tasks done, the sum is right$", 1),
     ("solver", 5, ("500", "1:40", "4:100"), r": converged$", 3),
     ("abft", 5, ("16", "2:3"), r": its part of the product is right$", 3),
     ("abft", 4, ("16", "3:5"), r": its part of the product is right$", 3),
