@@ -3,8 +3,6 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
-#include <sched.h>
-
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -39,45 +37,12 @@ class Pending {
     bool complete_ = false;
 };
 
-/// Yields the processor where Open MPI would, but not before it has been looked at what the pass
-/// has brought: opal_progress() does not count what comes over TCP, and where processes share a
-/// core a turn of all of them goes by until it comes back.
-class Turns {
-  public:
-    Turns() : yield_(!opal_using_threads() && opal_progress_set_yield_when_idle(false)) {}
-    ~Turns()
-    {
-        if (yield_) {
-            opal_progress_set_yield_when_idle(true);
-        }
-    }
-    void give_way() const
-    {
-        if (yield_) {
-            sched_yield();
-        }
-    }
-    Turns(const Turns &) = delete;
-    Turns &operator=(const Turns &) = delete;
-
-  private:
-    bool yield_; ///< with several threads it is everybody's, and left alone
-};
-
 /// Waits in MPI's progress loop.
 template <class Over>
 void wait_for(const Over &over)
 {
-    if (over()) {
-        return;
-    }
-    const Turns turns;
-    for (;;) {
+    while (!over()) {
         opal_progress();
-        if (over()) {
-            return;
-        }
-        turns.give_way();
     }
 }
 
