@@ -7,7 +7,7 @@ import plot
 REPEATS = 3
 SIZES = [4 ** k for k in range(3, 12)]
 MESSAGES = [65536, 1048576, 4194304]
-FRAGMENTS = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288]
+FRAGMENTS = [4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288]
 RUNS = {"ob1": ("ob1", {}), "dr, CRC32C and ACKs": ("dr", {"pml_dr_checksum": "full"}),
         "dr, ACKs only": ("dr", {"pml_dr_checksum": "none"})}
 
