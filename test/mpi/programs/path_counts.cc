@@ -1,39 +1,7 @@
 #include "test/mpi/programs/path_counts.hpp"
 
 #include <cstdio>
-#include <cstring>
 #include <vector>
-
-namespace {
-
-/* -1 when no component that is in use has it. */
-int index_of(const char *wanted)
-{
-    int count = 0;
-    MPI_T_pvar_get_num(&count);
-    for (int i = 0; i < count; ++i) {
-        std::array<char, 128> name{};
-        int name_length = name.size();
-        int verbosity = 0;
-        int its_class = 0;
-        int help_length = 0;
-        int bind = 0;
-        int readonly = 0;
-        int continuous = 0;
-        int atomic = 0;
-        MPI_Datatype type = MPI_DATATYPE_NULL;
-        MPI_T_enum values = MPI_T_ENUM_NULL;
-        if (MPI_T_pvar_get_info(i, name.data(), &name_length, &verbosity, &its_class, &type,
-                                &values, nullptr, &help_length, &bind, &readonly, &continuous,
-                                &atomic) == MPI_SUCCESS &&
-            std::strcmp(name.data(), wanted) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-} // namespace
 
 PathCounts::PathCounts(bool wanted) : wanted_(wanted)
 {
@@ -44,7 +12,9 @@ PathCounts::PathCounts(bool wanted) : wanted_(wanted)
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_T_pvar_session_create(&session_);
     for (Variable &variable : variables_) {
-        if (const int index = index_of(variable.name); index >= 0) {
+        // No component that is in use may have it.
+        if (int index = 0;
+            MPI_T_pvar_get_index(variable.name, MPI_T_PVAR_CLASS_LEVEL, &index) == MPI_SUCCESS) {
             MPI_T_pvar_handle_alloc(session_, index, &comm_, &variable.handle, &variable.count);
         }
     }

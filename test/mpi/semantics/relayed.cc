@@ -1,11 +1,8 @@
 /* Two ranks whose connection a relay holds and breaks at chosen moments
- * (test/mpi/test_cut_points.py).
+ * (test/mpi/test_freed_buffer.py).
  *
  * usage: relayed freed FOLDER   rank 0 gives its buffer back to the system as soon as MPI_Send
  *                               returns, and makes the file FOLDER/freed
- *        relayed steps FOLDER   rank 1 calls MPI only when it is told so: for each "t" that comes
- *                               by the FIFO FOLDER/commands once, answered by "t" on the FIFO
- *                               FOLDER/answers; from "g" on as it likes
  * Every byte is checked; in the end rank 0 prints "relayed: right".
  */
 #include <mpi.h>
@@ -24,7 +21,6 @@ namespace {
 
 constexpr int long_bytes = 1 << 20;
 constexpr int short_bytes = 3000;
-constexpr int short_count = 40;
 std::string folder;
 long wrong = 0;
 
@@ -77,36 +73,6 @@ void freed(int rank)
     }
 }
 
-void obey()
-{
-    const int commands = open((folder + "/commands").c_str(), O_RDONLY);
-    const int answers = open((folder + "/answers").c_str(), O_WRONLY);
-    char command = 0;
-    while (read(commands, &command, 1) == 1 && command == 't') {
-        int flag = 0;
-        MPI_Iprobe(0, short_count + 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-        if (write(answers, &command, 1) != 1) {
-            ++wrong;
-        }
-    }
-    close(commands);
-    close(answers);
-}
-
-void steps(int rank)
-{
-    if (rank == 1) {
-        obey();
-    }
-    for (int message = 0; message < short_count; ++message) {
-        if (rank == 0) {
-            send_short(1, message);
-        } else {
-            receive_short(0, message);
-        }
-    }
-}
-
 } // namespace
 
 int main(int argc, char **argv)
@@ -114,7 +80,7 @@ int main(int argc, char **argv)
     int rank = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (argc != 3) {
+    if (argc != 3 || std::strcmp(argv[1], "freed") != 0) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     folder = argv[2];
@@ -125,11 +91,7 @@ int main(int argc, char **argv)
         receive_short(0, 0);
         send_short(0, 0);
     }
-    if (std::strcmp(argv[1], "freed") == 0) {
-        freed(rank);
-    } else {
-        steps(rank);
-    }
+    freed(rank);
     if (rank == 0) {
         send_short(1, 1);
         receive_short(1, 2);

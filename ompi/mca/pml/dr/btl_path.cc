@@ -102,9 +102,7 @@ void look(BtlPath &path, bool every_turn) noexcept
     } else {
         // If not now, what is left of the connection would meet the next one, whose socket may even
         // have the same number.
-        if (OPAL_LIKELY(!parameters().disable.failed)) {
-            tcp.leave_failed();
-        }
+        tcp.leave_failed();
         if (tcp.closed()) {
             half = take_leftovers(path);
         }

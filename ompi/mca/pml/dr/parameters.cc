@@ -253,9 +253,8 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
     rc = register_text(
         component, "test_disable",
         "For developers: mechanisms to switch off, so that a test can show that it needs them: "
-        "retransmit, checksum, duplicate, failover, order, copies, leftovers, turns, failed. "
-        "Messages are "
-        "lost or spoilt then, or the process crashes.",
+        "retransmit, checksum, duplicate, failover, order, copies, leftovers, turns. Messages "
+        "are lost or spoilt then, or the process crashes.",
         OPAL_INFO_LVL_9, "", &disable_text);
     return rc < 0 ? rc : OMPI_SUCCESS;
 }
@@ -391,12 +390,9 @@ bool Parameters::parse_disable()
             disable.leftovers = true;
         } else if (word == "turns") {
             disable.turns = true;
-        } else if (word == "failed") {
-            disable.failed = true;
         } else {
             bad_word("test_disable", word,
-                     "retransmit, checksum, duplicate, failover, order, copies, leftovers, turns, "
-                     "failed");
+                     "retransmit, checksum, duplicate, failover, order, copies, leftovers, turns");
             return false;
         }
     }

@@ -16,7 +16,6 @@ struct TestSwitches {
     bool copies = false;    ///< what is sent again is sent from the user's memory, too
     bool leftovers = false; ///< fragments of a broken connection go on with the next one
     bool turns = false;     ///< Open MPI's event loop goes on until nothing is left to do
-    bool failed = false; ///< an endpoint of a connection that was accepted broken is left as it is
 };
 
 /// Values after `load`; written once, before any traffic, and only read from then on.
