@@ -167,5 +167,7 @@ def sample(pairs, name, compare):
 
 def counts(run):
     """Fragments sent, checksummed, acknowledged and sent again in that run, both ranks."""
+    if not run.counters:
+        return ""  # not a run of dr
     return " / ".join(str(run.counters.get(name, "?")) for name in COUNTED)
 
