@@ -8,6 +8,12 @@
 
 #include <sys/prctl.h>
 
+#include <chrono>
+#include <exception>
+#include <future>
+#include <memory>
+#include <utility>
+
 namespace ft::radixft {
 
 namespace {
@@ -121,15 +127,51 @@ int init() noexcept
     return ORTE_SUCCESS;
 }
 
+/// Wakes the waiter in the runtime's thread, behind the events that this thread has in hand.
+struct Drain {
+    opal_event_t event;
+    std::promise<void> done;
+};
+
+void on_drained(int, short, void *drain) noexcept
+{
+    static_cast<Drain *>(drain)->done.set_value();
+}
+
+void on_deregistered(int, void *drain) noexcept
+{
+    opal_event_active(&static_cast<Drain *>(drain)->event, OPAL_EV_WRITE, 1);
+}
+
+/// Gives the handler back and waits for the end of what was told to it. PMIx's thread hands each
+/// event to the runtime's, and MPI_Finalize unloads the code with which that one takes it.
+void leave_events() noexcept
+{
+    constexpr std::chrono::seconds patience{2};
+    const std::size_t mine = std::exchange(handler, SIZE_MAX);
+    if (mine == SIZE_MAX) {
+        return;
+    }
+    try {
+        auto drain = std::make_unique<Drain>();
+        std::future<void> drained = drain->done.get_future();
+        opal_event_set(orte_event_base, &drain->event, -1, OPAL_EV_WRITE, on_drained, drain.get());
+        opal_pmix.deregister_evhandler(mine, on_deregistered, drain.get());
+        if (drained.wait_for(patience) != std::future_status::ready) {
+            story(1, "PMIx does not give the handler of events back; goes on without");
+            static_cast<void>(drain.release()); // it may still be written to
+        }
+    } catch (const std::exception &) {
+        opal_pmix.deregister_evhandler(mine, nullptr, nullptr);
+    }
+}
+
 int finalize() noexcept
 {
     stop_self_check();
     opal_progress_unregister(look_at_board);
     death_board.close();
-    if (handler != SIZE_MAX) {
-        opal_pmix.deregister_evhandler(handler, nullptr, nullptr);
-        handler = SIZE_MAX;
-    }
+    leave_events();
     return ORTE_SUCCESS;
 }
 
