@@ -7,12 +7,14 @@ import signal
 PLAN = re.compile(r"^1\.\.(\d+)\s*(?:#\s*(.*))?$")
 CASE = re.compile(r"^(not )?ok\b\s*(\d+)?\s*(?:-\s*)?([^#]*)(?:#\s*(.*))?$")
 SKIP = re.compile(r"^skip\S*\s*(.*)$", re.IGNORECASE)
+MOST_SAID = 40
 
 
 class Result:
     def __init__(self):
         self.passed = 0
         self.failed = []    # names
+        self.said = []      # of each failed case, the lines of diagnosis after it, MOST_SAID at most
         self.skipped = []   # (name, why)
         self.problems = []  # what is wrong with the output as a whole
 
@@ -22,7 +24,12 @@ def parse(lines):
     result = Result()
     plan = None
     seen = 0
+    said = None
     for line in lines:
+        if line.startswith("#"):
+            if said is not None and len(said) < MOST_SAID:
+                said.append(line)
+            continue
         match = PLAN.match(line)
         if match:
             if plan is not None:
@@ -47,8 +54,11 @@ def parse(lines):
         if number is not None and int(number) != seen:
             result.problems.append(f"case {seen} calls itself {number}")
         skip = SKIP.match(directive or "")
+        said = None
         if failed:
             result.failed.append(name)
+            said = []
+            result.said.append(said)
         elif skip and not skip.group(1):
             result.problems.append(f"skipped without a reason: {name}")
         elif skip:

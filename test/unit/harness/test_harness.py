@@ -44,8 +44,9 @@ def a_good_test_passes():
 
 
 def a_failed_case_is_seen():
-    result = tap.parse(["1..2", "ok 1 - one", "not ok 2 - two"])
-    return result.failed == ["two"] and result.passed == 1 and not result.problems
+    result = tap.parse(["1..3", "ok 1 - one", "# of one", "not ok 2 - two", "# why", "# where", "ok 3 - three", "# of three"])
+    return (result.failed == ["two"] and result.said == [["# why", "# where"]] and result.passed == 2
+            and not result.problems)
 
 
 def bad_tap_is_a_problem():
