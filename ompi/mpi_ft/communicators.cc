@@ -18,26 +18,34 @@ bool ours(ompi_communicator_t *comm) noexcept
     return service().find(comm) != nullptr;
 }
 
-int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
+namespace {
+
+bool good(const Record &record, const Value &value)
 {
-    {
-        const Lock lock;
-        service().take_news();
-        draft.well =
-            draft.well && (record.mode() == Mode::stock || record.mode() == Mode::survivors);
-    }
-    const auto good = [&](const Value &value) {
-        return (value.flags & all_well) != 0 && value.failed == record.recognised();
-    };
-    // Those of the communicator; when it inherits failed ranks, those of its survivors.
+    return (value.flags & all_well) != 0 && value.failed == record.recognised();
+}
+
+/// How many context ids a value asks for: those of the communicator; when it inherits failed ranks,
+/// those of its survivors.
+std::size_t contexts_for(const Record &record, const Draft &draft, const Value &value)
+{
     const std::size_t own = contexts_of(draft.inter);
-    const Agreed agreed =
-        agree_with_contexts(record, draft.well, Semantics::strict, [&](const Value &value) {
-            const std::size_t inherited =
-                value.failed.empty() ? 0 : own + (draft.topology ? 1U : 0U);
-            return good(value) ? own + inherited : std::size_t{0};
-        });
-    if (!good(agreed.value)) {
+    const std::size_t inherited = value.failed.empty() ? 0 : own + (draft.topology ? 1U : 0U);
+    return good(record, value) ? own + inherited : std::size_t{0};
+}
+
+/// What this process says of its draft.
+bool well(Record &record, const Draft &draft)
+{
+    const Lock lock;
+    service().take_news();
+    return draft.well && (record.mode() == Mode::stock || record.mode() == Mode::survivors);
+}
+
+/// What is left to do when all have agreed; nothing of it takes other processes.
+int conclude(const Record &record, Draft draft, const Agreed &agreed, ompi_communicator_t **fresh)
+{
+    if (!good(record, agreed.value)) {
         if (draft.comm != nullptr) {
             ompi_comm_free(&draft.comm);
         }
@@ -50,6 +58,7 @@ int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
     if (draft.comm == nullptr) {
         return MPI_SUCCESS;
     }
+    const std::size_t own = contexts_of(draft.inter);
     *fresh = bring_to_life(draft.comm, agreed.contexts.data());
     if (*fresh == nullptr) {
         *fresh = MPI_COMM_NULL;
@@ -65,6 +74,72 @@ int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
             its->members(failed),
             {agreed.contexts.begin() + static_cast<std::ptrdiff_t>(own), agreed.contexts.end()});
     }
+    return MPI_SUCCESS;
+}
+
+/// A communicator under way whose call has returned: one agreement after the other until there is a
+/// context id.
+struct Making {
+    Record &record;
+    Draft draft;
+    ompi_communicator_t **fresh;
+    Pending *pending;
+    std::uint32_t window = 0;
+    std::unique_ptr<Offer> offer = nullptr;
+
+    /// The lock is held.
+    static void go_on(const std::shared_ptr<Making> &self)
+    {
+        self->offer = std::make_unique<Offer>(self->window);
+        Brought brought;
+        brought.flags = self->offer->mask() | (self->draft.well ? all_well : 0);
+        self->record.agree(brought, [self](const Value &value) {
+            const std::size_t wanted = contexts_for(self->record, self->draft, value);
+            Agreed agreed{value, self->offer->take(value.flags, wanted)};
+            self->offer.reset();
+            if (agreed.contexts.size() < wanted) {
+                ++self->window;
+                go_on(self);
+                return;
+            }
+            // The PML must not get a communicator in the middle of taking a message.
+            service().later([self, agreed] {
+                self->pending->complete(conclude(self->record, self->draft, agreed, self->fresh));
+            });
+        });
+    }
+};
+
+} // namespace
+
+int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
+{
+    Agreed agreed =
+        agree_with_contexts(record, well(record, draft), Semantics::strict,
+                            [&](const Value &value) { return contexts_for(record, draft, value); });
+    if (record.guest() && !agreed.value.failed.empty()) {
+        // Not all of a guest's members need hold the same for recognised.
+        Brought brought;
+        brought.flags = good(record, agreed.value) ? all_well : 0;
+        const Value last = agree_now(record, brought);
+        if (last.flags == 0 || last.failed != agreed.value.failed) {
+            agreed.value = last;
+            agreed.value.flags = 0;
+        }
+    }
+    return conclude(record, draft, agreed, fresh);
+}
+
+int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_request_t **request)
+{
+    draft.well = well(record, draft);
+    const Lock lock;
+    Pending *pending = Pending::make(record.communicator());
+    if (pending == nullptr) {
+        return MPI_ERR_NO_MEM; // as everywhere: the others wait for this one
+    }
+    *request = pending->request();
+    Making::go_on(std::make_shared<Making>(Making{record, draft, fresh, pending}));
     return MPI_SUCCESS;
 }
 
@@ -170,6 +245,20 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
         const Prepared twin = prepare_twin(comm, true);
         return finish(record, {twin != nullptr, twin, record.inter(), comm->c_topo != nullptr},
                       newcomm);
+    });
+}
+
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
+{
+    if (!ours(comm) || newcomm == nullptr || request == nullptr) {
+        return PMPI_Comm_idup(comm, newcomm, request);
+    }
+    return guarded(comm, "MPI_Comm_idup", [&](Record &record) {
+        *newcomm = MPI_COMM_NULL;
+        const Prepared twin = prepare_twin(comm, true);
+        return finish_later(record,
+                            {twin != nullptr, twin, record.inter(), comm->c_topo != nullptr},
+                            newcomm, request);
     });
 }
 

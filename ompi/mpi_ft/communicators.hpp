@@ -21,6 +21,9 @@ struct Draft {
 
 /// Agrees on the draft and brings it to life. \return an error class, the same everywhere
 int finish(Record &record, Draft draft, ompi_communicator_t **fresh);
+/// The same, but does not wait: `request` ends with the error class.
+int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh,
+                 ompi_request_t **request);
 
 /// What each process says of itself when a communicator is split: the part it goes to, and what
 /// orders it there.

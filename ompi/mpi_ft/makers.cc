@@ -163,22 +163,6 @@ int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm bridge, int 
                : PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, newcomm);
 }
 
-int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
-{
-    const int code = refused(comm, "MPI_Comm_idup");
-    return code != MPI_SUCCESS ? code : PMPI_Comm_idup(comm, newcomm, request);
-}
-
-int MPI_Dist_graph_create(MPI_Comm comm, int count, const int nodes[], const int degrees[],
-                          const int targets[], const int weights[], MPI_Info info, int reorder,
-                          MPI_Comm *newcomm)
-{
-    const int code = refused(comm, "MPI_Dist_graph_create");
-    return code != MPI_SUCCESS ? code
-                               : PMPI_Dist_graph_create(comm, count, nodes, degrees, targets,
-                                                        weights, info, reorder, newcomm);
-}
-
 int MPI_Comm_spawn(const char *command, char *argv[], int maxprocs, MPI_Info info, int root,
                    MPI_Comm comm, MPI_Comm *intercomm, int errcodes[])
 {

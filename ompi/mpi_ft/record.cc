@@ -75,11 +75,24 @@ Record::Record(ompi_communicator_t *communicator)
         first_local_ = before ? 0 : rank_count_;
         ids_.insert(before ? ids_.end() : ids_.begin(), others.begin(), others.end());
     }
+    take_members();
+    self_ = local_member(comm_->c_my_rank);
+}
+
+Record::Record(std::vector<ProcessId> members, std::uint32_t context, ompi_communicator_t *parent)
+    : comm_(nullptr), parent_(parent), guest_(true), context_(context), ids_(std::move(members))
+{
+    rank_count_ = static_cast<Rank>(ids_.size());
+    take_members();
+    self_ = member_of(id_of(OMPI_PROC_MY_NAME->jobid, OMPI_PROC_MY_NAME->vpid));
+}
+
+void Record::take_members()
+{
     for (const ProcessId id : ids_) {
         foreign_ = foreign_ || job_of(id) != OMPI_PROC_MY_NAME->jobid;
         members_[id] = static_cast<Rank>(members_.size());
     }
-    self_ = local_member(comm_->c_my_rank);
     key_ = static_cast<std::uint64_t>(context_) << 32 | hash_of(ids_);
     next_sequence_ = &service().next_sequence(key_);
     shape_ = consensus::TreeShape::binomial(size());
@@ -101,9 +114,12 @@ void Record::drop_inner()
 
 void Record::bury()
 {
-    process::forget_context(context_);
+    if (!guest_) {
+        process::forget_context(context_);
+    }
     drop_inner();
     comm_ = nullptr;
+    guest_ = false;
 }
 
 void Record::inherit(Record &older)
@@ -158,7 +174,9 @@ Route Record::route(Rank member) const
         return {&ompi_mpi_comm_world.comm, static_cast<int>(static_cast<std::uint32_t>(id))};
     }
     if (comm_ == nullptr) {
-        return {};
+        const Record *parent = parent_ == nullptr ? nullptr : service().find(parent_);
+        const Rank there = parent == nullptr ? consensus::no_rank : parent->member_of(id);
+        return there == consensus::no_rank ? Route{} : parent->route(there);
     }
     const std::uint32_t index = standing_index(member);
     return index < rank_count_ ? Route{comm_, static_cast<int>(index)}
@@ -288,27 +306,30 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
     }
 }
 
-void Record::on_letter(const Letter &letter)
+bool Record::on_letter(const Letter &letter)
 {
     const Rank from = member_of(letter.from);
     if (from == consensus::no_rank) {
-        return;
+        return true;
     }
     if (letter.topic == Topic::revoked) {
         if (comm_ != nullptr) {
             revoke();
         }
-        return;
+        return true;
     }
     const auto message = consensus::decode(letter.body, size());
     if (!message || message->instance.context != 0) {
-        return;
+        return true;
     }
     const std::uint32_t sequence = message->instance.sequence;
     Call *mine = find_call(sequence);
     if (mine == nullptr) {
-        if (sequence < *next_sequence_ || comm_ == nullptr) {
-            return; // all have returned from it
+        if (sequence < *next_sequence_) {
+            return true; // all have returned from it
+        }
+        if (comm_ == nullptr && !guest_) {
+            return false; // of one that is to come with the same name
         }
         mine = &call(sequence,
                      letter.topic == Topic::loose_agreement ? Semantics::loose : Semantics::strict);
@@ -316,6 +337,7 @@ void Record::on_letter(const Letter &letter)
     drive(*mine, [&](consensus::Agreement &engine, Actions &actions) {
         engine.on_message(from, *message, actions);
     });
+    return true;
 }
 
 void Record::carry_out(Call &mine, const Actions &actions)

@@ -52,6 +52,11 @@ struct RankRun {
 class Record {
   public:
     explicit Record(ompi_communicator_t *communicator);
+    /// Of processes that have no communicator yet and agree on one (a *guest*).
+    /// \param members in the same order everywhere
+    /// \param context what sets these agreements apart from others of the same processes
+    /// \param parent the communicator whose routes serve for processes of another job
+    Record(std::vector<ProcessId> members, std::uint32_t context, ompi_communicator_t *parent);
     ~Record();
     Record(const Record &) = delete;
     Record &operator=(const Record &) = delete;
@@ -63,6 +68,8 @@ class Record {
     bool inter() const { return inter_; }
     /// It has processes of another job: messages to these take the communicator itself.
     bool foreign() const { return foreign_; }
+    /// It has no communicator, but may have one.
+    bool guest() const { return guest_; }
     /// The communicator is gone; what was agreed is told to those who still ask.
     void bury();
     void inherit(Record &older);
@@ -96,7 +103,12 @@ class Record {
     /// Begins the next agreement. `done` is called once, when it is decided, perhaps at once.
     void agree(const Brought &brought, std::function<void(const Value &)> done);
     /// Part of another process in one of the agreements.
-    void on_letter(const Letter &letter);
+    /// \return false: it is too early, nobody here has called yet
+    bool on_letter(const Letter &letter);
+    /// For a guest: these failures are recognised where its members come from.
+    void presume(const RankSet &recognised) { recognised_ = recognised; }
+    /// Whether there are processes that this one holds for failed, or others do.
+    bool troubled() const { return !failed().united(heard_).empty(); }
 
     /// How many context ids it takes to adopt this set.
     std::size_t contexts_for(const RankSet &failed) const;
@@ -121,8 +133,11 @@ class Record {
     /// everywhere.
     void revoke();
     bool revoked = false;
+    /// Calls on this communicator that count alike at all its members.
+    std::uint32_t pairings = 0;
 
   private:
+    void take_members();
     struct Call {
         std::uint32_t sequence = 0;
         std::optional<consensus::Agreement> engine;
@@ -152,7 +167,9 @@ class Record {
     std::vector<int> left_of(Rank first, Rank count) const;
     void drop_inner();
 
-    ompi_communicator_t *comm_; ///< nullptr once it is gone
+    ompi_communicator_t *comm_;             ///< nullptr once it is gone, and of a guest
+    ompi_communicator_t *parent_ = nullptr; ///< of a guest
+    bool guest_ = false;
     std::uint32_t context_;
     std::uint64_t key_ = 0;
     Rank self_ = 0;

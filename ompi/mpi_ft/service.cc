@@ -93,25 +93,47 @@ Record *Service::attach(ompi_communicator_t *comm)
     auto record = std::make_unique<Record>(comm);
     Record *const raw = record.get();
     records_[comm] = std::move(record);
-    Record *&named = by_key_[raw->key()];
-    if (named != nullptr) {
-        raw->inherit(*named);
-    }
-    named = raw;
     recent_ = nullptr;
+    hold(comm);
+    introduce(*raw);
+    return raw;
+}
+
+void Service::introduce(Record &record)
+{
+    Record *&named = by_key_[record.key()];
+    if (named != nullptr) {
+        record.inherit(*named);
+    }
+    named = &record;
     news_ = ~std::uint64_t{0};
     all_anew_ = true; // it must hear what the others have
-    hold(comm);
     std::vector<KeptLetter> early;
     std::swap(early, early_);
     for (KeptLetter &kept : early) {
-        if (kept.letter().key == raw->key()) {
-            raw->on_letter(kept.letter());
-        } else {
+        if (kept.letter().key != record.key() || !record.on_letter(kept.letter())) {
             early_.push_back(std::move(kept));
         }
     }
+}
+
+Record *Service::invite(std::vector<ProcessId> members, std::uint32_t context,
+                        ompi_communicator_t *parent)
+{
+    guests_.push_back(std::make_unique<Record>(std::move(members), context, parent));
+    Record *const raw = guests_.back().get();
+    introduce(*raw);
     return raw;
+}
+
+void Service::dismiss(Record *guest)
+{
+    const auto found = std::find_if(guests_.begin(), guests_.end(),
+                                    [&](const auto &one) { return one.get() == guest; });
+    std::unique_ptr<Record> record = std::move(*found);
+    guests_.erase(found);
+    record->bury();
+    bury(std::move(record));
 }
 
 void Service::detach(Record *record)
@@ -119,8 +141,13 @@ void Service::detach(Record *record)
     const auto found = records_.find(record->communicator());
     recent_ = nullptr;
     record->bury();
-    buried_.push_back(std::move(found->second));
+    bury(std::move(found->second));
     records_.erase(found);
+}
+
+void Service::bury(std::unique_ptr<Record> record)
+{
+    buried_.push_back(std::move(record));
     if (buried_.size() > kept_buried) {
         Record *const oldest = buried_.front().get();
         const auto named = by_key_.find(oldest->key());
@@ -203,11 +230,9 @@ void Service::handle(const Letter &letter)
         return;
     }
     const auto found = by_key_.find(letter.key);
-    if (found == by_key_.end()) {
+    if (found == by_key_.end() || !found->second->on_letter(letter)) {
         early_.emplace_back(letter);
-        return;
     }
-    found->second->on_letter(letter);
 }
 
 void Service::take_over()
@@ -241,8 +266,11 @@ void Service::take_over()
     for (const auto &[comm, record] : records_) {
         record->learn(record->members(dead), record->members(unreachable), record->members(heard));
     }
-    for (const auto &record : buried_) {
-        record->learn(record->members(dead), record->members(unreachable), record->members(heard));
+    for (const auto *others : {&guests_, &buried_}) {
+        for (const auto &record : *others) {
+            record->learn(record->members(dead), record->members(unreachable),
+                          record->members(heard));
+        }
     }
 }
 
@@ -276,7 +304,7 @@ void Service::forgive(ProcessId who)
 
 int Service::progress() noexcept
 {
-    if (!has_news() && post_.all_sent()) {
+    if (!has_news() && post_.all_sent() && later_.empty()) {
         return 0;
     }
     if (opal_using_threads() && !detail::mutex.try_lock()) {
@@ -286,6 +314,11 @@ int Service::progress() noexcept
         const Lock lock;
         take_news();
         post_.reap();
+        std::vector<std::function<void()>> now;
+        std::swap(now, later_);
+        for (const auto &what : now) {
+            what();
+        }
     }
     if (opal_using_threads()) {
         detail::mutex.unlock();

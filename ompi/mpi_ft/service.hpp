@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,11 @@ class Service {
     /// A communicator comes to be, and goes.
     Record *attach(ompi_communicator_t *comm);
     void detach(Record *record);
+    /// The same for processes that agree on a communicator they do not have yet. A guest that is
+    /// dismissed still answers those who ask.
+    Record *invite(std::vector<ProcessId> members, std::uint32_t context,
+                   ompi_communicator_t *parent);
+    void dismiss(Record *guest);
     /// Before a communicator is freed: what the library has posted on it holds it.
     void let_go(ompi_communicator_t *comm) noexcept;
     /// The other way round, when it was not freed.
@@ -71,6 +77,8 @@ class Service {
     /// What another process said of this one was not agreed to.
     void forgive(ProcessId who);
     int progress() noexcept;
+    /// Runs it soon, but not inside a message's callback.
+    void later(std::function<void()> what) { later_.push_back(std::move(what)); }
 
     /// The next number of an agreement on the group that `key` names. Goes on when a communicator
     /// of the same group takes the same context id again, so that late messages find nothing.
@@ -80,6 +88,8 @@ class Service {
     [[noreturn]] void stop_self() noexcept;
 
   private:
+    void introduce(Record &record);
+    void bury(std::unique_ptr<Record> record);
     void handle(const Letter &letter);
     void take_over();
     void spread(ProcessId suspected);
@@ -88,6 +98,8 @@ class Service {
     std::map<ompi_communicator_t *, std::unique_ptr<Record>> records_;
     std::map<std::uint64_t, Record *> by_key_;
     std::map<std::uint64_t, std::uint32_t> sequences_;
+    std::deque<std::unique_ptr<Record>> guests_; ///< not yet of a communicator
+    std::vector<std::function<void()>> later_;
     std::deque<std::unique_ptr<Record>> buried_; ///< of communicators that are gone
     std::vector<KeptLetter> early_;              ///< for communicators that are not known here yet
     std::deque<KeptLetter> inbox_;

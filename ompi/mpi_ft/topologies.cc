@@ -125,6 +125,52 @@ try {
     return false;
 }
 
+/// What a process says of its edges to the process at one end of them.
+struct Edge {
+    int incoming; ///< whether it ends there
+    int peer;     ///< the other end
+    int weight;
+};
+
+/// Everybody hears of its edges from whoever named them. Ranks that are recognised as failed have
+/// named none, and what was named of them is not told to anybody.
+bool gather_edges(ompi_communicator_t *comm, int count, const int *nodes, const int *degrees,
+                  const int *targets, const int *weights, std::vector<Edge> &mine)
+{
+    const auto size = static_cast<std::size_t>(ompi_comm_size(comm));
+    std::vector<std::vector<Edge>> told(size);
+    int at = 0;
+    for (int i = 0; i < count; ++i) {
+        for (int j = 0; j < degrees[i]; ++j, ++at) {
+            if (nodes[i] == MPI_PROC_NULL || targets[at] == MPI_PROC_NULL) {
+                continue;
+            }
+            const int weight = weights == MPI_UNWEIGHTED ? 1 : weights[at];
+            told[static_cast<std::size_t>(nodes[i])].push_back({0, targets[at], weight});
+            told[static_cast<std::size_t>(targets[at])].push_back({1, nodes[i], weight});
+        }
+    }
+    constexpr int ints = sizeof(Edge) / sizeof(int);
+    std::vector<int> lengths[2] = {std::vector<int>(size, 0), std::vector<int>(size, 0)};
+    std::vector<int> places[2] = {std::vector<int>(size, 0), std::vector<int>(size, 0)};
+    std::vector<Edge> all;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+        lengths[0][rank] = static_cast<int>(told[rank].size()) * ints;
+        places[0][rank] = static_cast<int>(all.size()) * ints;
+        all.insert(all.end(), told[rank].begin(), told[rank].end());
+    }
+    mca_coll_base_comm_coll_t &coll = *comm->c_coll;
+    if (coll.coll_alltoall(lengths[0].data(), 1, MPI_INT, lengths[1].data(), 1, MPI_INT, comm,
+                           coll.coll_alltoall_module) != OMPI_SUCCESS) {
+        return false;
+    }
+    std::exclusive_scan(lengths[1].begin(), lengths[1].end(), places[1].begin(), 0);
+    mine.resize(static_cast<std::size_t>(places[1].back() + lengths[1].back()) / ints);
+    return coll.coll_alltoallv(all.data(), lengths[0].data(), places[0].data(), MPI_INT,
+                               mine.data(), lengths[1].data(), places[1].data(), MPI_INT, comm,
+                               coll.coll_alltoallv_module) == OMPI_SUCCESS;
+}
+
 /// A draft of the first ranks. Who is not among them takes part in the agreement.
 Draft draft_of_first(ompi_communicator_t *comm, int count)
 {
@@ -185,6 +231,30 @@ bool neighbours_are_good(ompi_communicator_t *comm, const Neighbours &side)
         if (side.ranks[i] != MPI_PROC_NULL &&
             (side.ranks[i] < 0 || side.ranks[i] >= ompi_comm_size(comm))) {
             return false;
+        }
+    }
+    return true;
+}
+
+/// The edges of MPI_Dist_graph_create.
+bool edges_are_good(ompi_communicator_t *comm, int count, const int *nodes, const int *degrees,
+                    const int *targets, const int *weights)
+{
+    if (count < 0 || (count > 0 && (nodes == nullptr || degrees == nullptr || targets == nullptr ||
+                                    weights == nullptr))) {
+        return false;
+    }
+    const auto names = [&](int rank) {
+        return rank == MPI_PROC_NULL || (rank >= 0 && rank < ompi_comm_size(comm));
+    };
+    for (int i = 0, at = 0; i < count; ++i) {
+        if (!names(nodes[i]) || degrees[i] < 0) {
+            return false;
+        }
+        for (int j = 0; j < degrees[i]; ++j, ++at) {
+            if (!names(targets[at]) || (weights != MPI_UNWEIGHTED && weights[at] < 0)) {
+                return false;
+            }
         }
     }
     return true;
@@ -289,6 +359,37 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int source
         *newcomm = MPI_COMM_NULL;
         Draft draft = draft_of_first(comm, ompi_comm_size(comm));
         draft.well = draft.well && add_neighbours(comm, draft.comm, in, out);
+        return finish(record, draft, newcomm);
+    });
+    return code == MPI_SUCCESS && !no_info(info) ? PMPI_Comm_set_info(*newcomm, info) : code;
+}
+
+int MPI_Dist_graph_create(MPI_Comm comm, int count, const int nodes[], const int degrees[],
+                          const int targets[], const int weights[], MPI_Info info, int reorder,
+                          MPI_Comm *newcomm)
+{
+    if (!ours(comm) || OMPI_COMM_IS_INTER(comm) || newcomm == nullptr ||
+        !edges_are_good(comm, count, nodes, degrees, targets, weights)) {
+        return PMPI_Dist_graph_create(comm, count, nodes, degrees, targets, weights, info, reorder,
+                                      newcomm);
+    }
+    const int code = guarded(comm, "MPI_Dist_graph_create", [&](Record &record) {
+        *newcomm = MPI_COMM_NULL;
+        std::vector<Edge> edges;
+        const bool heard = gather_edges(comm, count, nodes, degrees, targets, weights, edges);
+        Draft draft = draft_of_first(comm, ompi_comm_size(comm));
+        std::vector<int> peers[2];
+        std::vector<int> loads[2];
+        for (const Edge &edge : edges) {
+            peers[edge.incoming].push_back(edge.peer);
+            loads[edge.incoming].push_back(edge.weight);
+        }
+        const auto side = [&](int which) {
+            const bool plain = weights == MPI_UNWEIGHTED;
+            return Neighbours{static_cast<int>(peers[which].size()), peers[which].data(),
+                              plain ? MPI_UNWEIGHTED : loads[which].data()};
+        };
+        draft.well = draft.well && heard && add_neighbours(comm, draft.comm, side(1), side(0));
         return finish(record, draft, newcomm);
     });
     return code == MPI_SUCCESS && !no_info(info) ? PMPI_Comm_set_info(*newcomm, info) : code;

@@ -74,6 +74,38 @@ int dist_graph(MPI_Comm *fresh)
                                           MPI_UNWEIGHTED, MPI_INFO_NULL, 0, fresh);
 }
 
+/// The same ring, each edge named by the process behind its end, with weights.
+int whole_graph(MPI_Comm *fresh)
+{
+    const int node = (me + 1) % size;
+    const int degree = 1;
+    const int target = (me + 2) % size;
+    const int weight = me;
+    return MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &node, &degree, &target, &weight, MPI_INFO_NULL,
+                                 0, fresh);
+}
+
+int idup(MPI_Comm *fresh)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int code = MPI_Comm_idup(MPI_COMM_WORLD, fresh, &request);
+    return code != MPI_SUCCESS ? code : MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/// Called by the even ranks only, and by the odd ones, with a group and a tag of their own.
+int create_group(MPI_Comm *fresh)
+{
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group half = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    int range[1][3] = {{me % 2, size - 1, 2}};
+    MPI_Group_range_incl(all, 1, range, &half);
+    const int code = MPI_Comm_create_group(MPI_COMM_WORLD, half, me % 2, fresh);
+    MPI_Group_free(&all);
+    MPI_Group_free(&half);
+    return code;
+}
+
 /// A call that makes a communicator.
 struct Maker {
     const char *name;
@@ -97,6 +129,9 @@ const Maker all_makers[] = {
     {"cart_sub", cart_sub, false},
     {"graph_create", graph, false},
     {"dist_graph_create_adjacent", dist_graph, false},
+    {"idup", idup, false},
+    {"dist_graph_create", whole_graph, false},
+    {"create_group", create_group, false},
 };
 constexpr int makers = sizeof all_makers / sizeof *all_makers;
 
@@ -105,7 +140,7 @@ std::vector<int> wanted_in(const std::string &name)
 {
     std::vector<int> ranks;
     for (int rank = 0; rank < size; ++rank) {
-        if ((name == "split" && rank % 2 != me % 2) ||
+        if (((name == "split" || name == "create_group") && rank % 2 != me % 2) ||
             (name == "cart_sub" && rank / (size / 2) != me / (size / 2))) {
             continue;
         }
@@ -150,11 +185,27 @@ void must_be_right(const Maker &maker, MPI_Comm fresh, const std::set<int> &dead
         MPI_Cart_shift(fresh, 0, 1, &left, &right);
         that(left == (me + size - 1) % size && right == (me + 1) % size, "cart: %d %d", left,
              right);
-    } else if (maker.make == graph || maker.make == dist_graph) {
+    } else if (maker.make == graph || maker.make == dist_graph || maker.make == whole_graph) {
         int mine = me;
         int from = -1;
         const int left = (me + size - 1) % size;
-        if (maker.make == dist_graph) {
+        if (maker.make == whole_graph) { // whoever names the edge must live
+            const int before = (left + size - 1) % size;
+            int degree[3] = {-1, -1, -1};
+            MPI_Dist_graph_neighbors_count(fresh, &degree[0], &degree[1], &degree[2]);
+            that(degree[0] == (dead.count(before) != 0 ? 0 : 1) &&
+                     degree[1] == (dead.count(left) != 0 ? 0 : 1) && degree[2] != 0,
+                 "dist_graph_create: %d %d %d", degree[0], degree[1], degree[2]);
+            int source = -1;
+            int weight = -1;
+            int target = -1;
+            int load = -1;
+            MPI_Dist_graph_neighbors(fresh, degree[0], &source, &weight, degree[1], &target, &load);
+            that(degree[0] == 0 || (source == left && weight == before), "from %d, weight %d",
+                 source, weight);
+            that(degree[1] == 0 || (target == (me + 1) % size && load == left), "to %d, weight %d",
+                 target, load);
+        } else if (maker.make == dist_graph) {
             is(MPI_Neighbor_allgather(&mine, 1, MPI_INT, &from, 1, MPI_INT, fresh), MPI_SUCCESS,
                "MPI_Neighbor_allgather");
             that(from == (dead.count(left) != 0 ? -1 : left), "from %d", from);
@@ -200,8 +251,11 @@ void walk_through(int first)
             die(); // it was done with less
         }
         const bool here = all_makers[which].make(&fresh) == MPI_SUCCESS;
-        const bool all = everywhere(here);
-        const bool none = everywhere(!here);
+        // Of two halves that make one each, the other one has lost nobody.
+        const bool concerned = all_makers[which].make != create_group || me % 2 == victim % 2;
+        that(here || concerned, "case %d: the other half has failed", first + step);
+        const bool all = everywhere(here || !concerned);
+        const bool none = everywhere(!here || !concerned);
         that(all != none, "case %d: some have a communicator, and some have not", first + step);
         that(here == (fresh != MPI_COMM_NULL), "case %d: the handle and the code differ",
              first + step);
