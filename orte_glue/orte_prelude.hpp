@@ -49,6 +49,8 @@ extern "C" {
 #include "orte/mca/state/state.h"
 #include "orte/mca/state/base/base.h"
 #include "orte/mca/state/base/state_private.h"
+#include "orte/orted/pmix/pmix_server_internal.h"
+#include "orte/runtime/orte_data_server.h"
 #include "orte/runtime/orte_globals.h"
 #include "orte/runtime/orte_quit.h"
 #include "orte/runtime/orte_wait.h"

@@ -182,6 +182,7 @@ bool Daemon::get_keys()
         Daemon &self = get();
         hand_out(self.launch_key_);
         self.take_over_launcher();
+        self.spawns_.watch();
         self.bring_back(*static_cast<const orte_state_caddy_t *>(data)->jdata);
         orte_ras_base_allocate(fd, flags, data);
     });

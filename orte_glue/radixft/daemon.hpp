@@ -17,6 +17,7 @@
 #include "orte_glue/radixft/jobs.hpp"
 #include "orte_glue/radixft/parameters.hpp"
 #include "orte_glue/radixft/session.hpp"
+#include "orte_glue/radixft/spawns.hpp"
 #include "orte_glue/radixft/watch.hpp"
 #include "orte_glue/radixft/wind_down.hpp"
 
@@ -130,6 +131,7 @@ class Daemon {
     void follow_joins(const membership::Event &installed);
     void check_newcomers();
     static void give_up_launch(orte_job_t &job);
+    void spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death);
     void newcomer_failed(NodeId id);
 
     // daemon_watch.cc
@@ -202,6 +204,7 @@ class Daemon {
     NodeId comeback_ = no_node;                   ///< at mpirun: to be started again now
     orte_state_cbfunc_t start_daemons_ = nullptr; ///< the launcher's
     bool greeted_ = false;                        ///< this newcomer has told who it is
+    Spawns spawns_;                               ///< at mpirun
     std::vector<Launch> launches_;                ///< at mpirun: wait for newcomers
     std::set<NodeId> ready_;                      ///< at mpirun, during the launch
     std::set<NodeId> lost_;                       ///< nothing is sent there any more

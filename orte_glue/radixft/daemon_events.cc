@@ -396,7 +396,9 @@ void Daemon::account(const RankDeath &death)
         return;
     }
     proc->exit_code = death.exit_code;
-    if (in_mpi_init(*proc)) {
+    if (spawns_.awaited(*job)) {
+        spawn_failed(*job, *proc, death);
+    } else if (in_mpi_init(*proc)) {
         const std::string host = host_name(death.host);
         orte_show_help("help-errmgr-radixft.txt", "died-in-init", true, death.who.vpid,
                        host.c_str(), death.exit_code);

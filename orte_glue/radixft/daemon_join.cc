@@ -273,6 +273,23 @@ void Daemon::give_up_launch(orte_job_t &job)
     ORTE_ACTIVATE_JOB_STATE(&job, ORTE_JOB_STATE_TERMINATED);
 }
 
+/// A rank of a spawned job died before it could be told of to those who spawned it. They get an
+/// error, and the rest of the job, which could not begin either, is ended.
+void Daemon::spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death)
+{
+    if (dead.state < ORTE_PROC_STATE_RUNNING) {
+        // Nobody will say that it runs, and the call would wait for that first.
+        ORTE_ACTIVATE_PROC_STATE(&dead.name, ORTE_PROC_STATE_RUNNING);
+    }
+    if (spawns_.refused(job.jobid)) {
+        return;
+    }
+    orte_show_help("help-errmgr-radixft.txt", "spawn-failed", true, death.who.vpid,
+                   host_name(death.host).c_str(), death.exit_code);
+    spawns_.refuse(job);
+    orte_plm.terminate_job(job.jobid);
+}
+
 void Daemon::newcomer_failed(NodeId id)
 {
     orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);

@@ -192,6 +192,27 @@ def silent_while_it_joins():
         it.finishes()
 
 
+def dies_before_mpi_init():
+    """A new rank, then its whole host, is lost before MPI_Init: MPI_Comm_spawn fails in all who called it, in seconds"""
+    with job() as it:
+        it.command(b"h")
+        it.hears("held", "the new rank was not started")
+        os.kill(it.pid_of("^/.*joins hold", "n3"), signal.SIGKILL)
+        for _ in range(RANKS):
+            it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
+        it.command(b"h")
+        it.hears("held", "the new rank was not started")
+        it.cluster.tool("kill", "n3")
+        for _ in range(RANKS):
+            it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
+        it.cluster.tool("boot", "n3")
+        it.command(b"l")
+        it.hears("joined", "the host cannot be added any more")
+        it.finishes()
+        check(re.search(r"MPI_Comm_spawn fails, because rank 0 of the new ones, on host\sn3", it.run.err),
+              "mpirun does not tell why")
+
+
 def joins_during_recovery():
     """A host is added while the view changes because a daemon died: both happen, all know"""
     with job() as it:
@@ -205,4 +226,4 @@ def joins_during_recovery():
 
 
 main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-      joins_during_recovery])
+      dies_before_mpi_init, joins_during_recovery])

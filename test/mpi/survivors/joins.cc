@@ -10,6 +10,8 @@
 //   l  all spawn one rank there, which finishes with its parents ("joined")
 //   a  rank 0 alone spawns one, which finishes with it: "joined", or "refused CLASS" if
 //      MPI_Comm_spawn returned an error of that class
+//   h  all spawn one rank there, which says "held" and never calls MPI_Init: "refused CLASS" from
+//      each of them, when it has died
 //   q  all finish
 // Prints "done RANK" at the end.
 #include <mpi.h>
@@ -66,15 +68,13 @@ char next_command(const char *go, int me)
     return command;
 }
 
-/// Spawns one rank on `host` from `who`; the class of the error.
-int spawn(char *program, char *host, bool stays, MPI_Comm who, MPI_Comm &children)
+/// Spawns one rank on `host` from `who`, with arguments `how` and `fifo`; the class of the error.
+int spawn(char *program, char *host, std::string how, char *fifo, MPI_Comm who, MPI_Comm &children)
 {
     MPI_Info info = MPI_INFO_NULL;
     MPI_Info_create(&info);
     MPI_Info_set(info, "add-host", host);
-    char stay[] = "stay";
-    char leave[] = "leave";
-    char *arguments[] = {stays ? stay : leave, nullptr};
+    char *arguments[] = {how.data(), fifo, nullptr};
     const int rc =
         MPI_Comm_spawn(program, arguments, 1, info, 0, who, &children, MPI_ERRCODES_IGNORE);
     MPI_Info_free(&info);
@@ -94,6 +94,12 @@ void hear_from_child(MPI_Comm children, const char *fifo)
 
 int main(int argc, char **argv)
 {
+    if (argc > 2 && std::strcmp(argv[1], "hold") == 0) {
+        mark(argv[2], "held");
+        for (;;) {
+            ::pause();
+        }
+    }
     MPI_Init(&argc, &argv);
     MPI_Comm parent = MPI_COMM_NULL;
     MPI_Comm_get_parent(&parent);
@@ -101,6 +107,7 @@ int main(int argc, char **argv)
         return child(parent, std::strcmp(argv[1], "stay") == 0);
     }
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int me = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -114,7 +121,8 @@ int main(int argc, char **argv)
         const MPI_Comm who = command == 'a' ? MPI_COMM_SELF : MPI_COMM_WORLD;
         const std::uint64_t before = ft::process::news();
         const std::size_t dead = ft::process::death_count();
-        const int error = spawn(argv[0], argv[1], command == 'w', who, children);
+        const char *const how = command == 'w' ? "stay" : command == 'h' ? "hold" : "leave";
+        const int error = spawn(argv[0], argv[1], how, argv[2], who, children);
         if (error != MPI_SUCCESS) {
             mark(argv[2], "refused " + std::to_string(error));
             continue;

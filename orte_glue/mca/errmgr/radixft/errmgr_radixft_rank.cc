@@ -5,6 +5,7 @@
 #include "opal/process/keys.hpp"
 #include "orte_glue/radixft/daemon.hpp"
 #include "orte_glue/radixft/prompt.hpp"
+#include "orte_glue/radixft/spawns.hpp"
 
 #include <sys/prctl.h>
 
@@ -89,6 +90,24 @@ void on_registered(int status, std::size_t reference, void *data) noexcept
     ORTE_WAKEUP_THREAD(&registration->lock);
 }
 
+int (*convert_name)(opal_process_name_t *, const char *) = nullptr;
+
+/// In place of the runtime's function, which takes a refused spawn for a name that it cannot read.
+int convert_name_or_refuse(opal_process_name_t *name, const char *text) noexcept
+{
+    if (text != nullptr && std::strcmp(text, spawn_refusal) == 0) {
+        return spawn_error;
+    }
+    return convert_name(name, text);
+}
+
+void log_error(int code, char *file, int line) noexcept
+{
+    if (code != spawn_error) { // of which mpirun has told
+        orte_errmgr_base_log(code, file, line);
+    }
+}
+
 int init() noexcept
 {
     // An orphan would hold its node for ever. The parent may have died before this call: then
@@ -124,6 +143,7 @@ int init() noexcept
     if (!start_self_check()) {
         opal_progress_register(look_at_board);
     }
+    convert_name = std::exchange(opal_convert_string_to_process_name, convert_name_or_refuse);
     return ORTE_SUCCESS;
 }
 
@@ -168,6 +188,9 @@ void leave_events() noexcept
 
 int finalize() noexcept
 {
+    if (convert_name != nullptr) {
+        opal_convert_string_to_process_name = std::exchange(convert_name, nullptr);
+    }
     stop_self_check();
     opal_progress_unregister(look_at_board);
     death_board.close();
@@ -199,7 +222,7 @@ void take_from_board() noexcept
 orte_errmgr_base_module_t rank_module = {
     .init = init,
     .finalize = finalize,
-    .logfn = orte_errmgr_base_log,
+    .logfn = log_error,
     .abort = orte_errmgr_base_abort,
     .abort_peers = abort_peers,
 };
