@@ -69,9 +69,12 @@ Process p[N];
 /* Somebody who suspects neither side and is suspected by none must live. */
 #define MAY_DIE(q) (deaths < FAILS && (wronged == NOTHING || q == wronged || q == accuser))
 #define ALL_LIVE(q) (!HAS(dead | stopped, q))
-#define CUT(f, t) (wronged != NOTHING && ((f == accuser && t == wronged) || (t == accuser && f == wronged)))
 #else
 #define MAY_DIE(q) (deaths < FAILS)
+#endif
+#if defined(WRONG) || defined(REPLAY)
+#define CUT(f, t) (wronged != NOTHING && ((f == accuser && t == wronged) || (t == accuser && f == wronged)))
+#else
 #define CUT(f, t) false
 #endif
 

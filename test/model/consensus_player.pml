@@ -6,6 +6,7 @@
 proctype Player()
 {
     byte self, f, inputs, input;
+    bit stops; /* it has been told to by the end of the step */
     short at;
 
     atomic {
@@ -13,7 +14,8 @@ proctype Player()
     :: at < LENGTH ->
         self = tape[at];
         returns = tape[at + 1];
-        died = tape[at + 2];
+        died = tape[at + 2] & 1;
+        stops = tape[at + 2] >> 1;
         sends = tape[at + 3];
         out = at + 4;
         at = out + 7 * sends;
@@ -38,6 +40,19 @@ proctype Player()
                 :: input == CALLS ->
                     call()
                 :: input == IS_SURE && ME.called -> react()
+                :: else
+                fi
+            :: input == SUSPECTS ->
+                accuser = self;
+                wronged = 0;
+                do
+                :: wronged < N && !HAS(f, wronged) -> wronged++
+                :: else -> break
+                od;
+                ME.own = ME.own | f;
+                learn(f, 0);
+                if
+                :: ME.called && !GONE -> react()
                 :: else
                 fi
             :: input == HEARS ->
@@ -71,6 +86,7 @@ proctype Player()
         :: else -> break
         od;
         assert(died || ME.returned == returns);
+        assert(died || HAS(stopped, self) == stops);
         if
         :: died && !HAS(dead, self) ->
             ME.returned = returns; /* it may have died before the model's return */

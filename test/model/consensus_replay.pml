@@ -6,6 +6,7 @@
 #define HEARS 1
 #define IS_SURE 2
 #define DIES 3
+#define SUSPECTS 4
 hidden byte tape[LENGTH], todo[16];
 hidden byte sends, o, returns;
 hidden byte died;
@@ -15,7 +16,7 @@ hidden short out;
 inline tell(te_to, te_what, te_tree, te_yes, te_s, te_c, te_v, te_vn)
 {
     if
-    :: HAS(dead, self) || HAS(dead, te_to)
+    :: HAS(dead, self) || HAS(dead, te_to) || CUT(self, te_to)
     :: else ->
         o = 0;
         do

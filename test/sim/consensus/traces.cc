@@ -2,18 +2,20 @@
 // checks: consensus_traces FIRST COUNT. Groups of three, and of four of which one has died before,
 // whose trees are flat as the model's are; the paper's algorithm, the exchange, or that along a
 // tree, which is a chain or flat; strict and loose; up to two die, between any two of their actions
-// or at any time.
+// or at any time. In one group of three out of three somebody finds no way to somebody who lives.
 //
 //   trace SEED SIZE paper|fast|tree FAN-OUT strict|loose OLD-DEAD
-//   step WHO call SET | hear FROM MESSAGE | sure SET | die
+//   step WHO call SET | hear FROM MESSAGE | sure SET | suspect SET | die
 //   send TO MESSAGE
 //   return SET
+//   stop
 //   died
 // A set is a decimal mask. A message: kind, round, root, attempt, stage, step, yes, suspects,
 // unconfirmed, then the value's set (- for none) and its number.
 #include "invariants.hpp"
 #include "plans.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -83,6 +85,19 @@ Plan draw(std::uint64_t seed)
             plan.members[victim].dies_at = 1 + rng.below(12000);
         }
     }
+    if (size == 3 && rng.chance(1.0 / 3)) {
+        const auto victim = static_cast<Rank>(rng.below(size));
+        const auto accuser = static_cast<Rank>((victim + 1 + rng.below(size - 1)) % size);
+        // The model's processes hear nothing before they have called.
+        Time all_there = 0;
+        for (const Member &member : plan.members) {
+            all_there = std::max(all_there, member.starts);
+        }
+        // Somebody must be left who has a way to everybody.
+        Member &third = plan.members[3 - victim - accuser];
+        third.dies_after = third.dies_at = never;
+        plan.false_suspicions.push_back({all_there + 1 + rng.below(3000), accuser, victim, true});
+    }
     return plan;
 }
 
@@ -106,6 +121,8 @@ void print(const Plan &plan, const Run &run)
             print(step.message);
             break;
         case Step::Input::suspects:
+            std::printf("suspect %u\n", mask(step.whom));
+            break;
         case Step::Input::is_sure_of:
             std::printf("sure %u\n", mask(step.whom));
             break;
@@ -119,6 +136,8 @@ void print(const Plan &plan, const Run &run)
                 print(action.message);
             } else if (action.kind == Action::Kind::decide) {
                 std::printf("return %u\n", mask(run.fates[step.who].value.failed));
+            } else {
+                std::printf("stop\n");
             }
         }
         if (step.died) {
