@@ -117,7 +117,7 @@ int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
     Agreed agreed =
         agree_with_contexts(record, well(record, draft), Semantics::strict,
                             [&](const Value &value) { return contexts_for(record, draft, value); });
-    if (record.guest() && !agreed.value.failed.empty()) {
+    if (record.guest() && !agreed.value.failed.empty() && (agreed.value.flags & all_well) != 0) {
         // Not all of a guest's members need hold the same for recognised.
         Brought brought;
         brought.flags = good(record, agreed.value) ? all_well : 0;

@@ -96,12 +96,14 @@ Prepared prepare_group(ompi_communicator_t *parent, ompi_group_t *group) noexcep
     return rc == OMPI_SUCCESS ? fresh : nullptr;
 }
 
-Prepared prepare_inter(ompi_communicator_t *parent, const std::vector<int> &local_ranks,
-                       const std::vector<int> &remote_ranks) noexcept
+namespace {
+
+/// An intercommunicator. ompi_comm_set would agree upon a context id for the own group's
+/// communicator by itself, in a way that waits for ever when a process fails in it.
+/// \param own its second half, freed here when this fails, as nullptr says
+Prepared join(ompi_communicator_t *own, ompi_errhandler_t *handler, ompi_group_t *remote,
+              const std::vector<int> &remote_ranks) noexcept
 {
-    // ompi_comm_set would agree upon a context id for the own group's communicator by itself, in a
-    // way that waits for ever when a process fails in it.
-    ompi_communicator_t *own = prepare_ranks(parent->c_local_comm, local_ranks);
     if (own == nullptr) {
         return nullptr;
     }
@@ -113,22 +115,37 @@ Prepared prepare_inter(ompi_communicator_t *parent, const std::vector<int> &loca
     fresh->super.s_info = nullptr;
     fresh->c_flags |= OMPI_COMM_INTER;
     fresh->c_local_comm = own;
-    fresh->c_cube_dim = static_cast<int>(std::bit_width(local_ranks.size() - 1));
+    fresh->c_cube_dim =
+        static_cast<int>(std::bit_width(static_cast<unsigned>(ompi_comm_size(own)) - 1));
     fresh->c_id_available = MPI_UNDEFINED;
     fresh->c_id_start_index = MPI_UNDEFINED;
-    fresh->error_handler = parent->error_handler;
+    fresh->error_handler = handler;
     OBJ_RETAIN(fresh->error_handler);
-    const auto part = [](ompi_group_t *all, const std::vector<int> &ranks, ompi_group_t **chosen) {
-        return ompi_group_incl(all, static_cast<int>(ranks.size()), const_cast<int *>(ranks.data()),
-                               chosen) == OMPI_SUCCESS;
-    };
-    if (!part(parent->c_local_group, local_ranks, &fresh->c_local_group) ||
-        !part(parent->c_remote_group, remote_ranks, &fresh->c_remote_group)) {
+    fresh->c_local_group = own->c_local_group;
+    OBJ_RETAIN(fresh->c_local_group);
+    if (ompi_group_incl(remote, static_cast<int>(remote_ranks.size()),
+                        const_cast<int *>(remote_ranks.data()),
+                        &fresh->c_remote_group) != OMPI_SUCCESS) {
         ompi_comm_free(&fresh); // the own group's with it
         return nullptr;
     }
     fresh->c_my_rank = fresh->c_local_group->grp_my_rank;
     return fresh;
+}
+
+} // namespace
+
+Prepared prepare_inter(ompi_communicator_t *parent, const std::vector<int> &local_ranks,
+                       const std::vector<int> &remote_ranks) noexcept
+{
+    return join(prepare_ranks(parent->c_local_comm, local_ranks), parent->error_handler,
+                parent->c_remote_group, remote_ranks);
+}
+
+Prepared prepare_pair(ompi_communicator_t *own, const std::vector<int> &world_ranks) noexcept
+{
+    return join(prepare_group(own, own->c_local_group), own->error_handler,
+                ompi_mpi_comm_world.comm.c_local_group, world_ranks);
 }
 
 Prepared prepare_twin(ompi_communicator_t *parent, bool with_attributes) noexcept

@@ -46,6 +46,8 @@ Prepared prepare_group(ompi_communicator_t *parent, ompi_group_t *group) noexcep
 /// An intercommunicator of these ranks of both groups of `parent`.
 Prepared prepare_inter(ompi_communicator_t *parent, const std::vector<int> &local_ranks,
                        const std::vector<int> &remote_ranks) noexcept;
+/// An intercommunicator of all of an intracommunicator and of these ranks of MPI_COMM_WORLD.
+Prepared prepare_pair(ompi_communicator_t *own, const std::vector<int> &world_ranks) noexcept;
 /// The same ranks and topology; with the attributes, when the copy is the program's.
 Prepared prepare_twin(ompi_communicator_t *parent, bool with_attributes) noexcept;
 

@@ -2,6 +2,10 @@
 // They agree as guests (record.hpp) whose name all of them can work out.
 #include "ompi/mpi_ft/communicators.hpp"
 
+#include <algorithm>
+#include <span>
+#include <utility>
+
 namespace ft::validate {
 
 namespace {
@@ -51,6 +55,196 @@ std::vector<ProcessId> ids_of(ompi_group_t *group)
     return ids;
 }
 
+/// One of the two groups that MPI_Intercomm_create pairs.
+struct Side {
+    std::uint64_t key = 0;    ///< of its communicator
+    std::uint32_t number = 0; ///< of the attempt, as the group counts them
+    std::vector<ProcessId> members;
+};
+
+/// What a leader sends ahead of the members; they follow when there are any.
+struct Header {
+    std::uint64_t key = 0;
+    std::uint32_t number = 0;
+    std::uint32_t count = 0;
+};
+
+/// Both leaders tell each other the same number of bytes or fewer. \return whether all came
+bool swap(ompi_communicator_t *bridge, int peer, int tag, const void *mine, std::size_t length,
+          void *theirs, std::size_t its_length)
+{
+    ompi_request_t *request = nullptr;
+    if (MCA_PML_CALL(irecv(theirs, its_length, &ompi_mpi_byte.dt, peer, tag, bridge, &request)) !=
+        OMPI_SUCCESS) {
+        return false;
+    }
+    const int sent = MCA_PML_CALL(
+        send(mine, length, &ompi_mpi_byte.dt, peer, tag, MCA_PML_BASE_SEND_STANDARD, bridge));
+    ompi_status_public_t status{};
+    const int received = ompi_request_wait(&request, &status);
+    // One that is recognised as failed is like MPI_PROC_NULL: nothing comes.
+    return sent == OMPI_SUCCESS && received == OMPI_SUCCESS && status._ucount == its_length;
+}
+
+/// The leader hears of the other group from its leader. \return whether it did
+bool ask_leader(ompi_communicator_t *bridge, int peer, int tag, const Side &mine, Side &theirs)
+{
+    const Header header{mine.key, mine.number, static_cast<std::uint32_t>(mine.members.size())};
+    Header its;
+    if (!swap(bridge, peer, tag, &header, sizeof header, &its, sizeof its)) {
+        return false;
+    }
+    theirs = {its.key, its.number, std::vector<ProcessId>(its.count)};
+    return swap(bridge, peer, tag, mine.members.data(), header.count * sizeof(ProcessId),
+                theirs.members.data(), its.count * sizeof(ProcessId));
+}
+
+/// The others hear of it from their own leader. \return whether this process knows it in the end;
+/// `all_know` is whether nothing went wrong here
+bool tell_group(ompi_communicator_t *local, int leader, bool known, Side &theirs, bool &all_know)
+{
+    const bool leads = local->c_my_rank == leader;
+    Header header;
+    if (leads && known) {
+        header = {theirs.key, theirs.number, static_cast<std::uint32_t>(theirs.members.size())};
+    }
+    mca_coll_base_comm_coll_t &coll = *local->c_coll;
+    const auto bcast = [&](void *what, std::size_t bytes) {
+        return coll.coll_bcast(what, static_cast<int>(bytes), &ompi_mpi_byte.dt, leader, local,
+                               coll.coll_bcast_module) == OMPI_SUCCESS;
+    };
+    all_know = bcast(&header, sizeof header);
+    if (!leads && (!all_know || header.count == 0)) {
+        return false;
+    }
+    if (!leads) {
+        theirs = {header.key, header.number, std::vector<ProcessId>(header.count)};
+    }
+    // A leader whose first call failed has left those behind that heard of it: they meet the same
+    // failure.
+    all_know = all_know && header.count != 0 &&
+               bcast(theirs.members.data(), header.count * sizeof(ProcessId));
+    return leads ? known : all_know;
+}
+
+bool is_revoked(ompi_communicator_t *comm)
+{
+    const Lock lock;
+    const Record *record = service().find(comm);
+    return record != nullptr && record->revoked;
+}
+
+/// Tells every member of a guest that it is one.
+void announce(const Record &guest, const Side *const (&sides)[2], std::uint32_t name)
+{
+    for (const Side *to : sides) {
+        for (const ProcessId id : to->members) {
+            const Rank member = guest.members({id}).members().front();
+            if (member == guest.self()) {
+                continue;
+            }
+            std::vector<std::byte> &letter = service().post().compose(Topic::pairing, to->key);
+            const auto add = [&](const auto *what, std::size_t count) {
+                const auto *bytes = reinterpret_cast<const std::byte *>(what);
+                letter.insert(letter.end(), bytes, bytes + count * sizeof *what);
+            };
+            const std::uint32_t numbers[] = {to->number, name};
+            add(numbers, 2);
+            for (Rank each = 0; each < guest.size(); ++each) {
+                const ProcessId its = guest.process(each);
+                add(&its, 1);
+            }
+            service().post().dispatch(guest.route(member));
+        }
+    }
+}
+
+/// This process is a member and has given the attempt up: it says so, and waits for nobody.
+void decline(const Invitation &invitation)
+{
+    Record *guest = service().invite(invitation.members, invitation.name, nullptr);
+    Brought brought;
+    brought.flags = 0;
+    guest->agree(brought, [guest](const Value &) {
+        service().later([guest] { service().dismiss(guest); });
+    });
+}
+
+} // namespace
+
+void hear_of_pairing(Record &group, std::span<const std::byte> body)
+{
+    std::uint32_t numbers[2];
+    if (body.size() < sizeof numbers || (body.size() - sizeof numbers) % sizeof(ProcessId) != 0) {
+        return;
+    }
+    std::memcpy(numbers, body.data(), sizeof numbers);
+    body = body.subspan(sizeof numbers);
+    Invitation invitation{numbers[0], numbers[1],
+                          std::vector<ProcessId>(body.size() / sizeof(ProcessId))};
+    std::memcpy(invitation.members.data(), body.data(), body.size());
+    Pairings &all = group.pairings;
+    if (invitation.number > all.begun || invitation.number == all.at_work) {
+        all.early.push_back(std::move(invitation));
+    } else if (std::erase(all.given_up, invitation.number) != 0) {
+        decline(invitation);
+    }
+}
+
+namespace {
+
+/// The attempt is over for this process. \param knew the other group, so that it has answered
+void end_pairing(Record &group, bool knew)
+{
+    const Lock lock;
+    Pairings &all = group.pairings;
+    const std::uint32_t number = std::exchange(all.at_work, 0);
+    const auto its = std::find_if(all.early.begin(), all.early.end(),
+                                  [&](const Invitation &one) { return one.number == number; });
+    if (!knew && its != all.early.end()) {
+        decline(*its);
+    } else if (!knew) {
+        all.given_up.push_back(number);
+    }
+    std::erase_if(all.early, [&](const Invitation &one) { return one.number == number; });
+}
+
+/// Both groups agree, as one. \param bridge where this process leads
+int pair_up(Record &group, bool well, ompi_communicator_t *bridge, const Side &mine,
+            const Side &theirs, int tag, ompi_communicator_t **fresh)
+{
+    // First the group whose first process has the lower name: the same on both sides.
+    const bool before = mine.members.front() < theirs.members.front();
+    const Side *const sides[] = {before ? &mine : &theirs, before ? &theirs : &mine};
+    std::vector<ProcessId> both = sides[0]->members;
+    both.insert(both.end(), sides[1]->members.begin(), sides[1]->members.end());
+    const std::uint32_t name = name_of({sides[0]->key, sides[0]->number, sides[1]->key,
+                                        sides[1]->number, static_cast<std::uint64_t>(tag)});
+    Visit visit(both, name, group.communicator());
+    Record &guest = visit.guest();
+    std::vector<int> world_ranks;
+    for (const ProcessId id : theirs.members) {
+        world_ranks.push_back(static_cast<int>(static_cast<std::uint32_t>(id)));
+    }
+    Draft draft;
+    draft.inter = true;
+    draft.comm = prepare_pair(group.communicator(), world_ranks);
+    {
+        // Somebody may have been kept from hearing of the other group, by a failure or because
+        // something was revoked. Then all are told; whoever has left the call by then declines.
+        const Lock lock;
+        draft.well = well && draft.comm != nullptr && !group.revoked;
+        guest.alarm = [&guest, &sides, name] { announce(guest, sides, name); };
+        if (!draft.well || (bridge != nullptr && is_revoked(bridge))) {
+            guest.sound_alarm();
+        }
+    }
+    const int code = finish(guest, draft, fresh);
+    const Lock lock;
+    guest.alarm = nullptr;
+    return code;
+}
+
 } // namespace
 
 } // namespace ft::validate
@@ -86,6 +280,58 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *new
         const int code = finish(guest, draft, newcomm);
         return code != MPI_SUCCESS && record.revoked ? MPIX_ERR_REVOKED : code;
     });
+}
+
+int MPI_Intercomm_create(MPI_Comm local, int leader, MPI_Comm bridge, int remote_leader, int tag,
+                         MPI_Comm *newcomm)
+{
+    const auto stock = [&] {
+        return PMPI_Intercomm_create(local, leader, bridge, remote_leader, tag, newcomm);
+    };
+    if (!ours(local) || OMPI_COMM_IS_INTER(local) || newcomm == nullptr || leader < 0 ||
+        leader >= ompi_comm_size(local)) {
+        return stock();
+    }
+    const bool leads = local->c_my_rank == leader;
+    if (leads && (ompi_comm_invalid(bridge) || OMPI_COMM_IS_INTER(bridge) || remote_leader < 0 ||
+                  remote_leader >= ompi_comm_size(bridge))) {
+        return stock(); // which says what is wrong
+    }
+    bool between_jobs = false;
+    const int code = guarded(local, "MPI_Intercomm_create", [&](Record &group) -> int {
+        *newcomm = MPI_COMM_NULL;
+        Side mine;
+        mine.key = group.key();
+        mine.members = ids_of(local->c_local_group);
+        {
+            const Lock lock;
+            mine.number = group.pairings.at_work = ++group.pairings.begun;
+        }
+        Side theirs;
+        bool all_know = false;
+        bool knew = leads && ask_leader(bridge, remote_leader, tag, mine, theirs);
+        knew = tell_group(local, leader, knew, theirs, all_know);
+        int end = MPI_ERR_RANK_FAIL_STOP;
+        if (knew &&
+            std::find_first_of(mine.members.begin(), mine.members.end(), theirs.members.begin(),
+                               theirs.members.end()) != mine.members.end()) {
+            end = MPI_ERR_INTERN; // a process in both groups
+        } else if (knew) {
+            const auto another = [](ProcessId id) {
+                return static_cast<std::uint32_t>(id >> 32) != OMPI_PROC_MY_NAME->jobid;
+            };
+            between_jobs = std::any_of(mine.members.begin(), mine.members.end(), another) ||
+                           std::any_of(theirs.members.begin(), theirs.members.end(), another);
+            end = between_jobs ? (all_know ? MPI_SUCCESS : MPI_ERR_RANK_FAIL_STOP)
+                               : pair_up(group, all_know, leads ? bridge : nullptr, mine, theirs,
+                                         tag, newcomm);
+        }
+        between_jobs = between_jobs && end == MPI_SUCCESS;
+        end_pairing(group, knew);
+        return end != MPI_SUCCESS && group.revoked ? MPIX_ERR_REVOKED : end;
+    });
+    // Processes of different jobs have no way to each other yet on which they could agree.
+    return between_jobs ? stock() : code;
 }
 
 } // extern "C"

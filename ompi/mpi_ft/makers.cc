@@ -1,5 +1,5 @@
-// The rest of the calls that make communicators. Some succeed at every survivor or at none; the
-// others are Open MPI's, and refuse where a failure is known.
+// The rest of the calls that make communicators: at every survivor or at none. Those that join
+// processes of another job are Open MPI's, with an agreement before and one after.
 #include "ompi/mpi_ft/communicators.hpp"
 
 namespace ft::validate {
@@ -89,21 +89,58 @@ bool part_of_type(ompi_communicator_t *comm, int split_type, int &part)
     return true;
 }
 
-/// For calls that Open MPI makes: an error where a failure is known. Since all know of those that
-/// MPI_Comm_validate_all has recognised, all refuse then. \return MPI_SUCCESS to go on
-int refused(ompi_communicator_t *comm, const char *function) noexcept
+/// Whether all of the communicator live and say that all is well. \return an error class, the same
+/// everywhere; MPI_ERR_INTERN when somebody says no
+int all_are_well(Record &record, bool well)
 {
-    if (comm == MPI_COMM_NULL || !ours(comm)) {
-        return MPI_SUCCESS;
-    }
-    return guarded(comm, function, [](Record &record) -> int {
+    Brought brought;
+    {
         const Lock lock;
         service().take_news();
-        const Mode mode = record.mode();
-        return mode == Mode::stock     ? MPI_SUCCESS
-               : mode == Mode::revoked ? MPIX_ERR_REVOKED
-                                       : MPI_ERR_RANK_FAIL_STOP;
+        brought.flags = well && record.mode() == Mode::stock ? all_well : 0;
+    }
+    const Value value = agree_now(record, brought);
+    return !value.failed.empty()           ? MPI_ERR_RANK_FAIL_STOP
+           : (value.flags & all_well) != 0 ? MPI_SUCCESS
+           : record.revoked                ? MPIX_ERR_REVOKED
+                                           : MPI_ERR_INTERN;
+}
+
+/// For the calls that join processes of another job, which Open MPI makes together with the
+/// runtime: all agree before that all live, and afterwards that all have the new communicator.
+/// Where some have it and some have not, those who have it revoke it, for the sake of the other
+/// job, and let it go.
+template <class Stock>
+int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_t **fresh,
+             Stock stock) noexcept
+{
+    if (!ours(comm) || OMPI_COMM_IS_INTER(comm) || fresh == nullptr) {
+        return stock();
+    }
+    int told = MPI_SUCCESS; // the error handler has heard of it
+    const int code = guarded(comm, function, [&](Record &record) -> int {
+        *fresh = MPI_COMM_NULL;
+        if (const int before = all_are_well(record, true); before != MPI_SUCCESS) {
+            return before;
+        }
+        const int its = stock();
+        const int all = all_are_well(record, its == MPI_SUCCESS);
+        if (all == MPI_SUCCESS) {
+            return MPI_SUCCESS;
+        }
+        if (its != MPI_SUCCESS) {
+            told = all == MPI_ERR_INTERN ? its : all;
+            return MPI_SUCCESS;
+        }
+        const Lock lock;
+        if (Record *made = service().find(*fresh); made != nullptr) {
+            made->revoke();
+        }
+        service().free(*fresh);
+        *fresh = MPI_COMM_NULL;
+        return all;
     });
+    return told != MPI_SUCCESS ? told : code;
 }
 
 int set_info(int code, MPI_Comm comm, MPI_Info info)
@@ -154,44 +191,34 @@ int MPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
     });
 }
 
-int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm bridge, int remote_leader,
-                         int tag, MPI_Comm *newcomm)
-{
-    const int code = refused(local, "MPI_Intercomm_create");
-    return code != MPI_SUCCESS
-               ? code
-               : PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, newcomm);
-}
-
 int MPI_Comm_spawn(const char *command, char *argv[], int maxprocs, MPI_Info info, int root,
                    MPI_Comm comm, MPI_Comm *intercomm, int errcodes[])
 {
-    const int code = refused(comm, "MPI_Comm_spawn");
-    return code != MPI_SUCCESS
-               ? code
-               : PMPI_Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, errcodes);
+    return escorted(comm, "MPI_Comm_spawn", intercomm, [&] {
+        return PMPI_Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, errcodes);
+    });
 }
 
 int MPI_Comm_spawn_multiple(int count, char *commands[], char **argvs[], const int maxprocs[],
                             const MPI_Info infos[], int root, MPI_Comm comm, MPI_Comm *intercomm,
                             int errcodes[])
 {
-    const int code = refused(comm, "MPI_Comm_spawn_multiple");
-    return code != MPI_SUCCESS ? code
-                               : PMPI_Comm_spawn_multiple(count, commands, argvs, maxprocs, infos,
-                                                          root, comm, intercomm, errcodes);
+    return escorted(comm, "MPI_Comm_spawn_multiple", intercomm, [&] {
+        return PMPI_Comm_spawn_multiple(count, commands, argvs, maxprocs, infos, root, comm,
+                                        intercomm, errcodes);
+    });
 }
 
 int MPI_Comm_accept(const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
 {
-    const int code = refused(comm, "MPI_Comm_accept");
-    return code != MPI_SUCCESS ? code : PMPI_Comm_accept(port, info, root, comm, newcomm);
+    return escorted(comm, "MPI_Comm_accept", newcomm,
+                    [&] { return PMPI_Comm_accept(port, info, root, comm, newcomm); });
 }
 
 int MPI_Comm_connect(const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
 {
-    const int code = refused(comm, "MPI_Comm_connect");
-    return code != MPI_SUCCESS ? code : PMPI_Comm_connect(port, info, root, comm, newcomm);
+    return escorted(comm, "MPI_Comm_connect", newcomm,
+                    [&] { return PMPI_Comm_connect(port, info, root, comm, newcomm); });
 }
 
 } // extern "C"

@@ -26,6 +26,7 @@ enum class Topic : std::uint32_t {
     loose_agreement = 2,
     revoked = 3,   ///< the communicator is revoked; tell the others
     suspected = 4, ///< the sender finds no way to a process any more; `key` is its id
+    pairing = 5,   ///< two groups agree on an intercommunicator; `key` is the receiver's group's
 };
 
 /// The runtime's name of a process, job above rank.

@@ -120,6 +120,7 @@ void Record::bury()
     drop_inner();
     comm_ = nullptr;
     guest_ = false;
+    alarm = nullptr;
 }
 
 void Record::inherit(Record &older)
@@ -190,6 +191,9 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
     dead_.unite(dead);
     unconfirmed_ = unconfirmed_.united(unreachable).minus(dead_);
     heard_ = heard.minus(dead_);
+    if (alarm && troubled()) {
+        sound_alarm();
+    }
     if (confirmed.empty() && suspected.empty()) {
         return;
     }
@@ -204,6 +208,15 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
                 tell(engine, confirmed, suspected, actions);
             });
         }
+    }
+}
+
+void Record::sound_alarm()
+{
+    const auto call = std::move(alarm);
+    alarm = nullptr;
+    if (call) {
+        call();
     }
 }
 
@@ -308,6 +321,10 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
 
 bool Record::on_letter(const Letter &letter)
 {
+    if (letter.topic == Topic::pairing) {
+        hear_of_pairing(*this, letter.body);
+        return true;
+    }
     const Rank from = member_of(letter.from);
     if (from == consensus::no_rank) {
         return true;
@@ -473,6 +490,7 @@ void Record::revoke()
     }
     revoked = true;
     process::revoke(context_);
+    service().alarm_guests();
     // Everybody tells everybody: whoever lives has heard it when one that lives has.
     for (Rank member = 0; member < size(); ++member) {
         if (member != self_ && !dead_.contains(member)) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,21 @@ enum class Mode : std::uint8_t {
 struct RankRun {
     int first;
     int count;
+};
+
+/// What a process of one group knows of an attempt to pair it with another group (groups.cc).
+struct Invitation {
+    std::uint32_t number = 0; ///< of the attempt, counted by the group
+    std::uint32_t name = 0;   ///< of the guests
+    std::vector<ProcessId> members;
+};
+
+/// Attempts are counted alike at all members.
+struct Pairings {
+    std::uint32_t begun = 0;
+    std::uint32_t at_work = 0;           ///< the one that this process is in; 0: none
+    std::vector<std::uint32_t> given_up; ///< without having heard of the other group
+    std::vector<Invitation> early;
 };
 
 /// A communicator's *members* are its ranks; those of an intercommunicator are both groups, one
@@ -133,8 +149,11 @@ class Record {
     /// everywhere.
     void revoke();
     bool revoked = false;
-    /// Calls on this communicator that count alike at all its members.
-    std::uint32_t pairings = 0;
+    /// Of the calls of MPI_Intercomm_create on this communicator.
+    Pairings pairings;
+    /// For a guest: called once, when its members may not all know that they are some.
+    std::function<void()> alarm;
+    void sound_alarm();
 
   private:
     void take_members();
@@ -200,5 +219,8 @@ class Record {
     std::vector<RankRun> survivor_runs_;
     std::vector<int> local_survivor_ranks_;
 };
+
+/// Somebody tells a member of this group of an attempt to pair it (groups.cc). The lock is held.
+void hear_of_pairing(Record &group, std::span<const std::byte> body);
 
 } // namespace ft::validate

@@ -136,6 +136,13 @@ void Service::dismiss(Record *guest)
     bury(std::move(record));
 }
 
+void Service::alarm_guests()
+{
+    for (const auto &guest : guests_) {
+        guest->sound_alarm();
+    }
+}
+
 void Service::detach(Record *record)
 {
     const auto found = records_.find(record->communicator());

@@ -50,6 +50,8 @@ class Service {
     Record *invite(std::vector<ProcessId> members, std::uint32_t context,
                    ompi_communicator_t *parent);
     void dismiss(Record *guest);
+    /// Something may keep a member from hearing that it is one.
+    void alarm_guests();
     /// Before a communicator is freed: what the library has posted on it holds it.
     void let_go(ompi_communicator_t *comm) noexcept;
     /// The other way round, when it was not freed.

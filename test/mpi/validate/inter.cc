@@ -36,14 +36,6 @@ std::vector<int> group_of(int of_side, int members)
     return all;
 }
 
-std::vector<int> left_of(const std::vector<int> &all, const std::set<int> &dead)
-{
-    std::vector<int> left;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(left),
-                 [&](int process) { return dead.count(process) == 0; });
-    return left;
-}
-
 /// \param own becomes a communicator of this side
 sides::Pair make(const std::string &how, int spawned, char **argv, MPI_Comm &own)
 {
@@ -126,24 +118,6 @@ void refused(const sides::Pair &pair)
     }
 }
 
-void compare(int which, const sides::Outcome &got, const sides::Outcome &wanted,
-             const std::set<int> &dead)
-{
-    is(got.code, MPI_SUCCESS, sides::name(which));
-    is(wanted.code, MPI_SUCCESS, sides::name(which));
-    for (const auto &[process, block] : wanted.blocks) {
-        const auto its = got.blocks.find(process);
-        that(its != got.blocks.end() && its->second == block, "%s: block of process %d differs",
-             sides::name(which), process);
-    }
-    for (const auto &[process, block] : got.blocks) {
-        for (const int x : block) {
-            that(dead.count(process) == 0 || x == sides::untouched,
-                 "%s: the block of dead process %d was written", sides::name(which), process);
-        }
-    }
-}
-
 /// Every collective, against an intercommunicator of the survivors.
 void all_collectives(const sides::Pair &pair, const sides::Pair &survivors,
                      const std::set<int> &dead)
@@ -154,14 +128,7 @@ void all_collectives(const sides::Pair &pair, const sides::Pair &survivors,
                 if (dead.count(root) != 0) {
                     continue;
                 }
-                const sides::Outcome got = sides::call(which, pair, root, starting);
-                if (sides::comparable(which)) {
-                    compare(which, got, sides::call(which, survivors, root, starting), dead);
-                } else {
-                    is(got.code, MPI_SUCCESS, sides::name(which));
-                    that(got.blocks.at(pair.self) == sides::expected(which, pair, survivors.remote),
-                         "%s: another result", sides::name(which));
-                }
+                sides::must_be_right(which, pair, survivors, root, starting, dead);
             }
         }
         for (const int root : dead) { // whose own side does not take part
@@ -188,8 +155,8 @@ void point_to_point(const sides::Pair &pair, const std::set<int> &dead_ranks)
 /// One process of each side, from any source.
 void any_source(const sides::Pair &pair, const std::set<int> &dead)
 {
-    const std::vector<int> here = left_of(pair.local, dead);
-    const std::vector<int> there = left_of(pair.remote, dead);
+    const std::vector<int> here = sides::left_of(pair.local, dead);
+    const std::vector<int> there = sides::left_of(pair.remote, dead);
     if (pair.self != here.front()) {
         return;
     }
@@ -260,8 +227,8 @@ sides::Pair reference(const sides::Pair &pair, const std::string &how, MPI_Comm 
 {
     sides::Pair left;
     left.self = pair.self;
-    left.local = left_of(pair.local, dead);
-    left.remote = left_of(pair.remote, dead);
+    left.local = sides::left_of(pair.local, dead);
+    left.remote = sides::left_of(pair.remote, dead);
     if (left.remote.empty()) {
         return left;
     }

@@ -1,11 +1,13 @@
 // Ranks that die while all make a communicator: all that live get one, or nobody does.
 //
-// usage: makers FIRST
+// usage: makers FIRST [NAME]
 //
 // One rank after the other dies in MPI_Comm_dup, MPI_Comm_split, ...: before its first
 // point-to-point operation, those of the agreement included, a third and two thirds on its way, and
 // before its last one, as a run without a failure has counted them. Of these cases, four for each
-// call, it begins with FIRST, and ends when three ranks are left.
+// call, it begins with FIRST, and ends when three ranks are left. With NAME it is always this call,
+// and the moments are FIRST, FIRST + 1, ... of sixteen; from 16 on the highest rank dies in place
+// of the lowest.
 #include "among.hpp"
 #include "strike.hpp"
 
@@ -22,6 +24,9 @@ constexpr int moments = 4;
 
 MPI_Comm grid = MPI_COMM_NULL; ///< all, in two rows
 MPI_Comm pair = MPI_COMM_NULL; ///< even ranks and odd ones
+MPI_Comm own = MPI_COMM_NULL;  ///< those that are even, or odd, as this one
+MPI_Comm half = MPI_COMM_NULL; ///< those of them that live
+int other_leader = -1;         ///< the lowest that lives of the other half
 
 int create(MPI_Comm *fresh)
 {
@@ -96,14 +101,20 @@ int idup(MPI_Comm *fresh)
 int create_group(MPI_Comm *fresh)
 {
     MPI_Group all = MPI_GROUP_NULL;
-    MPI_Group half = MPI_GROUP_NULL;
+    MPI_Group some = MPI_GROUP_NULL;
     MPI_Comm_group(MPI_COMM_WORLD, &all);
     int range[1][3] = {{me % 2, size - 1, 2}};
-    MPI_Group_range_incl(all, 1, range, &half);
-    const int code = MPI_Comm_create_group(MPI_COMM_WORLD, half, me % 2, fresh);
+    MPI_Group_range_incl(all, 1, range, &some);
+    const int code = MPI_Comm_create_group(MPI_COMM_WORLD, some, me % 2, fresh);
     MPI_Group_free(&all);
-    MPI_Group_free(&half);
+    MPI_Group_free(&some);
     return code;
+}
+
+/// The even ranks that live and the odd ones. The leaders are the lowest.
+int intercomm_create(MPI_Comm *fresh)
+{
+    return MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, other_leader, 5, fresh);
 }
 
 /// A call that makes a communicator.
@@ -132,6 +143,7 @@ const Maker all_makers[] = {
     {"idup", idup, false},
     {"dist_graph_create", whole_graph, false},
     {"create_group", create_group, false},
+    {"intercomm_create", intercomm_create, true},
 };
 constexpr int makers = sizeof all_makers / sizeof *all_makers;
 
@@ -154,8 +166,23 @@ std::vector<int> wanted_in(const std::string &name)
     return ranks;
 }
 
+void must_pair(MPI_Comm fresh, const std::set<int> &dead)
+{
+    int wanted = 0;
+    for (int rank = 1 - me % 2; rank < size; rank += 2) {
+        wanted += dead.count(rank) == 0 ? rank : 0;
+    }
+    int sum = 0;
+    is(MPI_Allreduce(&me, &sum, 1, MPI_INT, MPI_SUM, fresh), MPI_SUCCESS, "allreduce");
+    that(sum == wanted, "intercomm_create: the sum is %d", sum);
+}
+
 void must_be_right(const Maker &maker, MPI_Comm fresh, const std::set<int> &dead)
 {
+    if (maker.make == intercomm_create) {
+        must_pair(fresh, dead);
+        return;
+    }
     std::vector<int> wanted = wanted_in(maker.name);
     const auto failed = [&](int rank) { return dead.count(rank) != 0; };
     const auto alive = std::count_if(wanted.begin(), wanted.end(), std::not_fn(failed));
@@ -217,6 +244,18 @@ void must_be_right(const Maker &maker, MPI_Comm fresh, const std::set<int> &dead
     }
 }
 
+/// Those of this half that live are a communicator again.
+void take_half(const std::set<int> &dead)
+{
+    if (half != MPI_COMM_NULL) {
+        is(MPI_Comm_free(&half), MPI_SUCCESS, "free");
+    }
+    is(MPIX_Comm_shrink(own, &half), MPI_SUCCESS, "MPIX_Comm_shrink");
+    MPI_Comm_set_errhandler(half, MPI_ERRORS_RETURN);
+    for (other_leader = 1 - me % 2; dead.count(other_leader) != 0; other_leader += 2) {
+    }
+}
+
 /// Whether this is so at all that live.
 bool everywhere(bool here)
 {
@@ -226,14 +265,19 @@ bool everywhere(bool here)
     return flag == 1;
 }
 
-void walk_through(int first)
+void walk_through(int first, const std::string &only)
 {
+    const auto named = std::find_if(std::begin(all_makers), std::end(all_makers),
+                                    [&](const Maker &maker) { return maker.name == only; });
+    const int parts = named == std::end(all_makers) ? moments : 16;
     std::set<int> dead;
     int got = 0;
     for (int step = 0; size - static_cast<int>(dead.size()) > left_over; ++step) {
-        const int which = (first + step) / moments % makers;
-        const int moment = (first + step) % moments;
-        const int victim = step; // the lowest, which leads an agreement that has met a failure
+        const int which = parts == moments ? (first + step) / moments % makers
+                                           : static_cast<int>(named - std::begin(all_makers));
+        const int moment = (first + step) % parts;
+        // The lowest, which leads an agreement that has met a failure; or the highest.
+        const int victim = first < parts || parts == moments ? step : size - 1 - step;
         MPI_Comm fresh = MPI_COMM_NULL;
         strike::arm(0);
         is(all_makers[which].make(&fresh), MPI_SUCCESS, all_makers[which].name);
@@ -242,7 +286,7 @@ void walk_through(int first)
         is(MPI_Comm_free(&fresh), MPI_SUCCESS, "free");
         await_all(victim, dead);
         if (me == victim) {
-            const int k = 1 + (operations - 1) * moment / (moments - 1);
+            const int k = 1 + (operations - 1) * moment / (parts - 1);
             std::printf("rank %d dies in case %d, %s, operation %d of %d\n", me, first + step,
                         all_makers[which].name, k, operations);
             std::fflush(stdout);
@@ -269,6 +313,7 @@ void walk_through(int first)
         validate(dead.size(), grid);
         int count = -1;
         is(MPI_Comm_validate_all(pair, &count), MPI_SUCCESS, "validate_all of both groups");
+        take_half(dead);
     }
     std::printf("rank %d got %d communicators\n", me, got);
 }
@@ -281,16 +326,16 @@ int main(int argc, char **argv)
     const int dims[] = {2, size / 2};
     const int periods[] = {0, 0};
     is(MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &grid), MPI_SUCCESS, "the grid");
-    MPI_Comm own = MPI_COMM_NULL;
     is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &own), MPI_SUCCESS, "the groups");
     is(MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - me % 2, 3, &pair), MPI_SUCCESS,
        "MPI_Intercomm_create");
     for (MPI_Comm comm : {grid, own, pair}) {
         MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     }
+    take_half({});
     strike::install(true);
-    walk_through(argc > 1 ? std::atoi(argv[1]) : 0);
-    for (MPI_Comm *comm : {&pair, &own, &grid}) {
+    walk_through(argc > 1 ? std::atoi(argv[1]) : 0, argc > 2 ? argv[2] : "");
+    for (MPI_Comm *comm : {&half, &pair, &own, &grid}) {
         is(MPI_Comm_free(comm), MPI_SUCCESS, "free");
     }
     return finish();

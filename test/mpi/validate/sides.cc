@@ -361,4 +361,39 @@ std::vector<int> expected(int which, const Pair &pair, const std::vector<int> &a
     return result;
 }
 
+std::vector<int> left_of(const std::vector<int> &all, const std::set<int> &dead)
+{
+    std::vector<int> left;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(left),
+                 [&](int process) { return dead.count(process) == 0; });
+    return left;
+}
+
+void must_be_right(int which, const Pair &pair, const Pair &survivors, int root, bool starting,
+                   const std::set<int> &dead)
+{
+    using check::is;
+    using check::that;
+    const Outcome got = call(which, pair, root, starting);
+    is(got.code, MPI_SUCCESS, name(which));
+    if (!comparable(which)) {
+        that(got.blocks.at(pair.self) == expected(which, pair, survivors.remote),
+             "%s: another result", name(which));
+        return;
+    }
+    const Outcome wanted = call(which, survivors, root, starting);
+    is(wanted.code, MPI_SUCCESS, name(which));
+    for (const auto &[process, block] : wanted.blocks) {
+        const auto its = got.blocks.find(process);
+        that(its != got.blocks.end() && its->second == block, "%s: block of process %d differs",
+             name(which), process);
+    }
+    for (const auto &[process, block] : got.blocks) {
+        for (const int x : block) {
+            that(dead.count(process) == 0 || x == untouched,
+                 "%s: the block of dead process %d was written", name(which), process);
+        }
+    }
+}
+
 } // namespace sides

@@ -33,6 +33,12 @@ bool rooted(int which);
 bool comparable(int which);
 /// \param root number of a process
 Outcome call(int which, const Pair &pair, int root, bool starting);
+/// Calls it, and the same on an intercommunicator of the survivors: results must be equal, and the
+/// blocks of the dead untouched.
+void must_be_right(int which, const Pair &pair, const Pair &survivors, int root, bool starting,
+                   const std::set<int> &dead);
+/// Those of a group that live.
+std::vector<int> left_of(const std::vector<int> &all, const std::set<int> &dead);
 /// Of one that is not comparable: what this process must have. \param alive on the other side
 std::vector<int> expected(int which, const Pair &pair, const std::vector<int> &alive);
 
