@@ -4,6 +4,8 @@
 
 #include "orte_glue/radixft/daemon.hpp"
 
+#include <functional>
+
 namespace ft::radixft {
 
 /// Messages of the membership protocol, sealed.
@@ -12,6 +14,9 @@ inline constexpr orte_rml_tag_t protocol_tag = ORTE_RML_TAG_MAX + 71;
 inline constexpr orte_rml_tag_t glue_tag = ORTE_RML_TAG_MAX + 72;
 /// READY and GO.
 inline constexpr orte_rml_tag_t launch_tag = ORTE_RML_TAG_MAX + 73;
+
+/// One byte that means nothing, for the connection that it makes the channel open.
+inline constexpr orte_rml_tag_t opening_tag = ORTE_RML_TAG_MAX + 74;
 
 /// The first word of READY and GO: "radx".
 inline constexpr std::uint32_t magic = 0x78646172;
@@ -35,7 +40,9 @@ struct Callbacks {
     static void launch_daemons(int fd, short flags, void *data) noexcept;
     static void timer(int fd, short flags, void *data) noexcept;
     /// Calls `what` from the event base, after whatever runs now.
-    static void later(void (*what)()) noexcept;
+    static void later(std::function<void()> what) noexcept;
+    /// The same, not before `delay` has passed.
+    static void after(base::Duration delay, std::function<void()> what) noexcept;
 };
 
 } // namespace ft::radixft

@@ -151,7 +151,7 @@ int Daemon::start() noexcept
     run_promptly();
     start_board();
     start_watch();
-    for (const orte_rml_tag_t tag : {protocol_tag, glue_tag, launch_tag}) {
+    for (const orte_rml_tag_t tag : {protocol_tag, glue_tag, launch_tag, opening_tag}) {
         orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, tag, ORTE_RML_PERSISTENT, Callbacks::received,
                                 nullptr);
     }
@@ -416,6 +416,7 @@ void Daemon::begin(std::uint32_t daemons)
     }
     story(1, "begins: %u daemons, arity %d%s%s", daemons, p.arity,
           p.repair != 0 ? ", repaired tree" : "", p.localised_view != 0 ? ", localised views" : "");
+    open_connections();
     apply_view();
     for (const auto &[from, bytes] : std::exchange(early_, {})) {
         on_protocol(from, bytes);

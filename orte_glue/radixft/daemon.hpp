@@ -68,6 +68,9 @@ class Daemon {
     /// Whether messages to this daemon make sense.
     bool reachable(NodeId id) const noexcept { return !lost_.contains(id); }
 
+    /// From routed: the channel has a connection to a daemon now, or has it no more.
+    void connected(NodeId id) noexcept;
+    void disconnected(NodeId id) noexcept { connected_.erase(id); }
     /// From the error manager: the channel lost its connection to a daemon, or could not get one.
     void connection_lost(NodeId id) noexcept;
     /// The channel broke to some daemon, and the runtime does not say to which: all are knocked at.
@@ -143,6 +146,10 @@ class Daemon {
     // daemon_messages.cc
     void send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes);
     void send(const Outgoing &message);
+    static void transmit(NodeId to, orte_rml_tag_t tag, const Bytes &bytes);
+    void send_held(NodeId to);
+    void open_connections();
+    void await_connection(NodeId from);
     void on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte> bytes);
     void on_protocol(NodeId from, std::span<const std::byte> bytes);
     void on_glue(NodeId from, std::span<const std::byte> bytes);
@@ -152,6 +159,7 @@ class Daemon {
     // daemon_events.cc
     void flush();
     void flush_glue();
+    void on_refused(NodeId id);
     void on_event(const membership::Event &event);
     void on_installed(const membership::Event &event);
     void apply_view();
@@ -208,8 +216,10 @@ class Daemon {
     std::vector<Launch> launches_;                ///< at mpirun: wait for newcomers
     std::set<NodeId> ready_;                      ///< at mpirun, during the launch
     std::set<NodeId> lost_;                       ///< nothing is sent there any more
-    Held held_;                                   ///< waits for the answers to knocks
-    std::map<NodeId, std::int64_t> doubted_us_;   ///< when doubt began
+    std::set<NodeId> connected_;                  ///< the channel's connections
+    std::set<NodeId> awaited_;                    ///< these are to open a connection here
+    Held held_; ///< waits for the answers to knocks, and for connections
+    std::map<NodeId, std::int64_t> doubted_us_; ///< when doubt began
     std::map<NodeId, NodeLoss> losses_;
     std::pair<Epoch, std::int64_t>
         stabilized_; ///< the last view that all voted for here, and its T_s in ns

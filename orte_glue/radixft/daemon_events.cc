@@ -21,7 +21,8 @@ constexpr base::Duration knock_patience = 50_ms;
 
 void Daemon::connection_lost(NodeId id) noexcept
 {
-    if (!started_ || id == self_ || lost_.contains(id) || !held_.begin(id)) {
+    if (!started_ || id == self_ || lost_.contains(id) ||
+        (!held_.begin(id) && awaited_.erase(id) == 0)) {
         return;
     }
     doubted_us_.emplace(id, wall_us());
@@ -44,19 +45,34 @@ void Daemon::connection_lost(NodeId id) noexcept
             return;
         }
         if (answer == Knock::refused) {
-            self.lost_.insert(id);
-            if (orte_proc_t *const proc = daemon_object(id);
-                proc != nullptr && orte_orteds_term_ordered) {
-                ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
-                self.check_all_gone();
-            }
-            self.session_->proof(monotonic_now(), id, membership::ProofKind::refused);
-        } else {
-            self.session_->suspicion(monotonic_now(), id);
+            self.on_refused(id);
+            return;
         }
+        // Ahead of what the suspicion makes this daemon say. The lower one of the two opens the new
+        // connection.
+        for (const Held::Message &m : held) {
+            self.send(id, m.tag, m.bytes);
+        }
+        self.session_->suspicion(monotonic_now(), id);
         self.flush();
         self.arm_timer();
     });
+}
+
+/// The host of a daemon refuses connections to it: it is dead.
+void Daemon::on_refused(NodeId id)
+{
+    if (!begun()) {
+        return;
+    }
+    lost_.insert(id);
+    if (orte_proc_t *const proc = daemon_object(id); proc != nullptr && orte_orteds_term_ordered) {
+        ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
+        check_all_gone();
+    }
+    session_->proof(monotonic_now(), id, membership::ProofKind::refused);
+    flush();
+    arm_timer();
 }
 
 void Daemon::channel_broke(const char *text) noexcept
@@ -263,6 +279,7 @@ void Daemon::on_installed(const Event &event)
     }
     follow_joins(event);
     hosts_.follow(*event.view);
+    open_connections();
     apply_view();
     check_newcomers();
     if (!event.view->contains(0)) {

@@ -2,9 +2,13 @@
 
 #include "orte_glue/radixft/callbacks.hpp"
 
+#include "orte_glue/radixft/probe.hpp"
+
 #include "opal/ft/base/wire.hpp"
 
 namespace ft::radixft {
+
+using namespace base::literals;
 
 namespace {
 
@@ -12,6 +16,12 @@ namespace {
 constexpr std::size_t most_early = 4096;
 
 constexpr std::size_t tag_bytes = membership::Sealer::tag_size;
+
+/// Up to so many daemons have connections to each other; of more, the first few have to all.
+constexpr membership::Position most_meshed = 32;
+constexpr membership::Position next_roots = 4;
+/// How long the lower one of two daemons has to open the connection between them.
+constexpr base::Duration opening_patience = 20_ms;
 
 } // namespace
 
@@ -57,26 +67,29 @@ void Callbacks::timer(int, short, void *) noexcept
     Daemon::get().on_timer();
 }
 
-void Callbacks::later(void (*what)()) noexcept
+void Callbacks::later(std::function<void()> what) noexcept
+{
+    after(base::Duration(), std::move(what));
+}
+
+void Callbacks::after(base::Duration delay, std::function<void()> what) noexcept
 {
     struct Later {
         opal_event_t event;
-        void (*what)();
+        std::function<void()> what;
     };
     auto *later = new Later{};
-    later->what = what;
+    later->what = std::move(what);
     opal_event_evtimer_set(
         orte_event_base, &later->event,
-        [](int, short, void *data) {
-            auto *self = static_cast<Later *>(data);
-            void (*const call)() = self->what;
-            delete self;
-            call();
+        [](int, short, void *data) noexcept {
+            const std::unique_ptr<Later> self(static_cast<Later *>(data));
+            self->what();
         },
         later);
     opal_event_set_priority(&later->event, ORTE_MSG_PRI);
-    timeval now{};
-    opal_event_evtimer_add(&later->event, &now);
+    timeval tv{.tv_sec = delay.us() / 1000000, .tv_usec = delay.us() % 1000000};
+    opal_event_evtimer_add(&later->event, &tv);
 }
 
 void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
@@ -84,10 +97,18 @@ void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
     if (to == self_ || !reachable(to) || bytes.empty()) {
         return;
     }
+    if (to < self_ && !connected_.contains(to) && held_.begin(to)) {
+        await_connection(to);
+    }
     if (held_.waits_for(to)) {
         dropped_ += held_.keep(to, {tag, bytes}) ? 0 : 1;
         return;
     }
+    transmit(to, tag, bytes);
+}
+
+void Daemon::transmit(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
+{
     void *copy = std::malloc(bytes.size());
     if (copy == nullptr) {
         return;
@@ -100,6 +121,67 @@ void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
     if (orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &name, buffer,
                                 tag, Callbacks::sent, nullptr) != ORTE_SUCCESS) {
         OBJ_RELEASE(buffer);
+    }
+}
+
+void Daemon::send_held(NodeId to)
+{
+    for (const Held::Message &m : held_.end(to)) {
+        transmit(to, m.tag, m.bytes);
+    }
+}
+
+/// Of two daemons the one with the lower id opens the connection between them. When both do at
+/// once, the runtime's channel may leave one of them with the events of a socket that is closed
+/// already, for ever. It does so before there is anything to say, with all members or, as those who
+/// may become the root next, in a larger job; nobody waits for a handshake while a view changes
+/// then.
+void Daemon::open_connections()
+{
+    const membership::ViewPtr &view = session_->engine().view();
+    if (view == nullptr || !view->contains(self_) || over_) {
+        return;
+    }
+    const membership::Position mine = view->position(self_);
+    if (view->size() > most_meshed && mine >= next_roots) {
+        return;
+    }
+    for (membership::Position p = mine + 1; p < view->size(); ++p) {
+        const NodeId id = view->at(p);
+        if (!connected_.contains(id) && reachable(id) && !held_.waits_for(id)) {
+            transmit(id, opening_tag, Bytes(1));
+        }
+    }
+}
+
+/// The higher one of two daemons opens the connection only if the lower one has not in time: it may
+/// know of no reason to.
+void Daemon::await_connection(NodeId from)
+{
+    awaited_.insert(from);
+    story(2, "waits for daemon %u to open a connection", from);
+    // Who is dead will not; that is to be known at once.
+    knock(contact(from), opening_patience, [from](Knock answer) {
+        Daemon &self = get();
+        if (answer == Knock::refused && self.awaited_.erase(from) != 0) {
+            self.held_.end(from);
+            self.on_refused(from);
+        }
+    });
+    Callbacks::after(opening_patience, [from] {
+        Daemon &self = get();
+        if (self.awaited_.erase(from) != 0) {
+            story(2, "daemon %u has not opened a connection", from);
+            self.send_held(from);
+        }
+    });
+}
+
+void Daemon::connected(NodeId id) noexcept
+{
+    connected_.insert(id);
+    if (awaited_.erase(id) != 0) {
+        send_held(id);
     }
 }
 

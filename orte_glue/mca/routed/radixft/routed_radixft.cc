@@ -37,6 +37,9 @@ orte_proc_t *daemon_object(orte_vpid_t vpid)
 
 int route_lost(const orte_process_name_t *route) noexcept
 {
+    if (route->jobid == ORTE_PROC_MY_NAME->jobid) {
+        Daemon::get().disconnected(route->vpid);
+    }
     // Success says that this was no lifeline: the runtime then leaves the decision to the error
     // manager.
     if (ORTE_PROC_IS_HNP && route->jobid == ORTE_PROC_MY_NAME->jobid &&
@@ -53,8 +56,12 @@ int delete_route(orte_process_name_t *target) noexcept
     return route_lost(target);
 }
 
-int update_route(orte_process_name_t *, orte_process_name_t *) noexcept
+/// The channel calls this when it has a connection to a daemon.
+int update_route(orte_process_name_t *target, orte_process_name_t *) noexcept
 {
+    if (target->jobid == ORTE_PROC_MY_NAME->jobid) {
+        Daemon::get().connected(target->vpid);
+    }
     return ORTE_SUCCESS;
 }
 
