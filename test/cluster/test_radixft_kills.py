@@ -89,13 +89,14 @@ def judge_finalize(job, plan):
     """All survivors came out of MPI_Finalize, and everything ended by itself.
 
     An earlier kill can let a later victim finish before it strikes: it is no failure then, but its
-    exit code counts.
+    exit code counts. It can let survivors finish whose output mpirun has and does not print any
+    more, so they tell by the marks.
     """
     check(job.run.wait() in ((0, 137) if len(plan.kills) > 1 else (137 if plan.mpirun_dies else 0,)),
           f"mpirun's exit code is {job.run.code}")
     job.nothing_left(job.end)
-    out = job.run.out + appended(job.folder, ".out")
-    done = {int(r) for r in re.findall(r"^finalized (\d+)", out, re.M)}
+    job.marks.wait(lambda _: False, time.monotonic())
+    done = {int(text.split()[1]) for _, text in job.marks.events if text.startswith("finalized ")}
     missing = set(range(RANKS)) - plan.dead - done
     check(not missing, f"{sorted(missing)} did not come out of MPI_Finalize")
     told = {int(r) for r in re.findall(r"^  rank (\d+) on n\d",

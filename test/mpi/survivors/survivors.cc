@@ -368,6 +368,7 @@ int main(int argc, char **argv)
         const ft::process::Death d = ft::process::death(i);
         text += " " + std::to_string(d.who.vpid) + "@" + std::to_string(d.epoch);
     }
+    mark(o.marks, "finalized " + std::to_string(me));
     std::printf("%s\nfinalized %d\n", text.c_str(), me);
     std::fflush(stdout);
     return me == o.coded ? o.code : 0;
