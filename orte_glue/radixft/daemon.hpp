@@ -134,6 +134,8 @@ class Daemon {
     void follow_joins(const membership::Event &installed);
     void check_newcomers();
     static void give_up_launch(orte_job_t &job);
+    bool in_mpi_init(std::uint32_t jobid) const;
+    bool in_mpi_init(const orte_proc_t &dead) const;
     void spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death);
     void newcomer_failed(NodeId id);
 
@@ -172,8 +174,6 @@ class Daemon {
     void complete(const Gather::Done &done);
     bool gone(NodeId id, const Bytes &signature);
     void end_here(const char *topic);
-    bool in_mpi_init(std::uint32_t jobid) const;
-    bool in_mpi_init(const orte_proc_t &dead) const;
 
     // takeover.cc
     void announce_output() const;

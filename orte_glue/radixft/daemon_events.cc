@@ -334,30 +334,6 @@ void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
     arm_timer();
 }
 
-bool Daemon::in_mpi_init(const orte_proc_t &dead) const
-{
-    const auto job = jobs_.all().find(dead.name.jobid);
-    if (job == jobs_.all().end()) {
-        return true;
-    }
-    const std::vector<NodeId> &hosts = job->second;
-    if (std::all_of(hosts.begin(), hosts.end(), [&](NodeId id) { return id == hosts.front(); })) {
-        // Fences under one daemon are the PMIx server's own affair. It lets the others go on
-        // without a client that has broken off, but waits for ever for one that never came.
-        return !ORTE_FLAG_TEST(&dead, ORTE_PROC_FLAG_REG) && hosts.front() == self_;
-    }
-    return in_mpi_init(dead.name.jobid);
-}
-
-bool Daemon::in_mpi_init(std::uint32_t jobid) const
-{
-    // MPI_Init passes the modex and a barrier, or the barrier alone when the modex is left for
-    // later.
-    const std::uint32_t fences = opal_pmix_base_async_modex ? 1 : 2;
-    const Rank all{jobid, every_rank};
-    return gather_->completed(encode_signature({&all, 1})) < fences;
-}
-
 /// Ranks that poll are told first, by the board; then the other daemons, to whom what is to be sent
 /// leaves when this call of the event base returns; and then, by PMIx, ranks that do not poll.
 void Daemon::announce(const std::vector<RankDeath> &deaths)

@@ -273,6 +273,30 @@ void Daemon::give_up_launch(orte_job_t &job)
     ORTE_ACTIVATE_JOB_STATE(&job, ORTE_JOB_STATE_TERMINATED);
 }
 
+bool Daemon::in_mpi_init(const orte_proc_t &dead) const
+{
+    const auto job = jobs_.all().find(dead.name.jobid);
+    if (job == jobs_.all().end()) {
+        return true;
+    }
+    const std::vector<NodeId> &hosts = job->second;
+    if (std::all_of(hosts.begin(), hosts.end(), [&](NodeId id) { return id == hosts.front(); })) {
+        // Fences under one daemon are the PMIx server's own affair. It lets the others go on
+        // without a client that has broken off, but waits for ever for one that never came.
+        return !ORTE_FLAG_TEST(&dead, ORTE_PROC_FLAG_REG) && hosts.front() == self_;
+    }
+    return in_mpi_init(dead.name.jobid);
+}
+
+bool Daemon::in_mpi_init(std::uint32_t jobid) const
+{
+    // MPI_Init passes the modex and a barrier, or the barrier alone when the modex is left for
+    // later.
+    const std::uint32_t fences = opal_pmix_base_async_modex ? 1 : 2;
+    const Rank all{jobid, every_rank};
+    return gather_->completed(encode_signature({&all, 1})) < fences;
+}
+
 /// A rank of a spawned job died before it could be told of to those who spawned it. They get an
 /// error, and the rest of the job, which could not begin either, is ended.
 void Daemon::spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death)
