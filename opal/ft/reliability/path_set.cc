@@ -224,6 +224,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
     switch (to) {
     case PathState::suspect:
         ++counters->path_suspect;
+        doubted_at_ = now;
         path.probe_due = true;
         path.probe_in_flight = false;
         path.next_probe = now + rto(id);
@@ -372,8 +373,30 @@ void PathSet::revive(PathId id, base::Time now)
     path.probe_trip = 0;
     path.bandwidth = path.info.bandwidth;
     change(id, PathState::probing, now);
+    doubted_at_ = now;
     path.probe_due = true;
     path.next_probe = now + rto(id);
+}
+
+void PathSet::rest() noexcept
+{
+    for (Path &path : paths_) {
+        path.probe_due = false;
+        path.probe_in_flight = false;
+        path.next_probe = base::Time::never();
+    }
+}
+
+void PathSet::stop_resting(base::Time now) noexcept
+{
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        Path &path = paths_[id];
+        if (path.state != PathState::up && path.state != PathState::gone &&
+            path.next_probe.is_never()) {
+            path.probe_due = true;
+            path.next_probe = now + rto(id);
+        }
+    }
 }
 
 void PathSet::release(PathId id, base::Time sent_at) noexcept

@@ -177,6 +177,12 @@ class PathSet {
     void on_probe_sent(PathId id, std::uint32_t nonce, base::Time now);
     void on_probe_reply(PathId id, std::uint32_t nonce, base::Time now);
     void on_time(base::Time now);
+    /// No path that is not up is probed any more.
+    void rest() noexcept;
+    /// They are again, from now on.
+    void stop_resting(base::Time now) noexcept;
+    /// When the newest doubt about a path came up: it was taken for suspect, or replaced.
+    [[nodiscard]] base::Time doubted_at() const noexcept { return doubted_at_; }
     [[nodiscard]] base::Time next_deadline() const noexcept;
     /// True when no probe is due, no path waits for room, and no state change is untold.
     [[nodiscard]] bool calm() const noexcept
@@ -233,7 +239,8 @@ class PathSet {
     const Config &config_;
     std::vector<Path> paths_;
     bool any_unreliable_ = false;
-    base::Time last_alive_{};    ///< newest sign of life over any path
+    base::Time last_alive_{}; ///< newest sign of life over any path
+    base::Time doubted_at_{};
     base::Duration allowance_{}; ///< least RTO, learnt from spurious timeouts; halved now and then
     base::Time relax_at_{};      ///< when
 };

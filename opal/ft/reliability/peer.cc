@@ -44,12 +44,31 @@ void Peer::path_replaced(PathId path, base::Time now)
 {
     paths_.on_error(path, now);
     follow_transitions(now);
-    paths_.revive(path, now);
+    path_revived(path, now);
 }
 
 void Peer::path_revived(PathId path, base::Time now)
 {
     paths_.revive(path, now);
+    stop_resting(now);
+}
+
+void Peer::stop_resting(base::Time now) noexcept
+{
+    if (resting_) [[unlikely]] {
+        resting_ = false;
+        paths_.stop_resting(now);
+    }
+}
+
+void Peer::rest_if_silent(base::Time now) noexcept
+{
+    // A peer that may be lost, and that nobody needs, must not be probed for ever.
+    const base::Time since = std::max(silent_since_, paths_.doubted_at());
+    if (!resting_ && sender_.idle() && now - since >= config_.give_up) {
+        resting_ = true;
+        paths_.rest();
+    }
 }
 
 void Peer::become_unreachable()
@@ -71,6 +90,7 @@ void Peer::submit(Vfrag &vfrag, base::Time now)
     FT_ASSERT(!unreachable_);
     if (sender_.idle()) {
         silent_since_ = std::max(silent_since_, now);
+        stop_resting(now);
     }
     sender_.submit(vfrag, now);
 }
@@ -219,6 +239,7 @@ void Peer::locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Tim
 void Peer::heard(const FragHeader &h, PathId arrival, base::Time now)
 {
     silent_since_ = std::max(silent_since_, now);
+    stop_resting(now);
     last_look_ = base::Time::never();
     if (h.kind != Kind::probe_reply) { // whose path number is ours, not the sender's
         receiver_.on_arrival(h, arrival, now);
@@ -295,6 +316,7 @@ void Peer::on_time(base::Time now)
     if (unreachable_) {
         return;
     }
+    rest_if_silent(now);
     paths_.on_time(now);
     sender_.on_time(now);
     receiver_.on_time(now);

@@ -69,7 +69,7 @@ class Peer {
     /// before it. \return the path that it would take now, no_path: submit it
     [[nodiscard]] PathId express_path(std::uint64_t bytes) const noexcept
     {
-        if (unreachable_ || !calm()) {
+        if (unreachable_ || resting_ || !calm()) {
             return no_path;
         }
         const PathId path = paths_.pick(bytes, no_path);
@@ -158,6 +158,9 @@ class Peer {
     /// The earliest moment at which on_time would do something about a fragment that has just been
     /// accepted; about what was sent before, `next_deadline` has told.
     [[nodiscard]] base::Time answer_deadline() const noexcept { return receiver_.next_deadline(); }
+    /// True when no path is probed any more, since nobody needs the peer and it was silent for
+    /// `give_up`; until something is submitted or heard.
+    [[nodiscard]] bool resting() const noexcept { return resting_; }
     /// True when nothing of ours is unacknowledged.
     [[nodiscard]] bool drained() const noexcept { return sender_.idle(); }
     /// True while an ordered VFRAG waits that was never handed to a path.
@@ -207,6 +210,8 @@ class Peer {
         }
     }
     void follow_transitions(base::Time now);
+    void rest_if_silent(base::Time now) noexcept;
+    void stop_resting(base::Time now) noexcept;
     void become_unreachable();
 
     const Config &config_;
@@ -221,6 +226,7 @@ class Peer {
     base::Time silent_since_{}; ///< the later of: last fragment heard, first submission after quiet
     base::Time last_look_ = base::Time::never(); ///< when silence beyond give_up becomes a verdict
     bool unreachable_ = false;
+    bool resting_ = false;
     bool flush_ = false;
 };
 

@@ -267,6 +267,61 @@ void draw_late(Plan &plan)
     }
 }
 
+/// In some runs every way is long (a round trip of 100 to 400 ms, more than the timer that is set
+/// before anything was measured), and most of them lose all paths to somebody, for a while or for
+/// good; in the others nothing is wrong but that. From a generator of their own, too.
+void draw_far(Plan &plan)
+{
+    Rng rng(plan.seed ^ 0x666172);
+    if (!rng.chance(0.02)) {
+        return;
+    }
+    reliability::Config &c = plan.config;
+    c.rto_initial = 50_ms;
+    c.rto_min = 2_ms;
+    c.rto_max = any_of(rng, std::array{1_s, 2_s});
+    c.give_up = any_of(rng, std::array{3_s, 4_s, 20_s});
+    c.window_bytes = std::max<std::uint64_t>(c.window_bytes, 64ULL * 1024);
+    c.window_vfrags = std::max(c.window_vfrags, 32U);
+    c.path_depth = std::max(c.path_depth, 16U);
+    c.path_retries = std::max(c.path_retries, 3U);
+    plan.calm = rng.chance(0.2);
+    for (PairPlan &pair : plan.pairs) {
+        pair.declared_dead.fill(Time::never());
+        const Duration latency = between(rng, 50_ms, 200_ms);
+        const Time at = Time{} + between(rng, 0_us, 3_s);
+        const bool lost = !plan.calm && rng.chance(0.9);
+        const bool for_good = rng.chance(0.6);
+        for (LinkPlan &link : pair.links) {
+            link.latency = latency + between(rng, 0_us, 20_ms);
+            link.death = Death::none;
+            link.deaths = 0;
+            link.dies_at = Time::never();
+            link.dead_for = Duration::max();
+            for (Faults &faults : link.faults) {
+                faults.slow_factor = 1;
+            }
+            if (plan.calm) {
+                link.faults.fill(Faults{});
+                link.transport.fill(Transport{});
+                link.bandwidth = std::max(link.bandwidth, 1.0);
+                link.queue_bytes = 0;
+            }
+            if (lost) {
+                link.death = static_cast<Death>(rng.between(1, death_kinds - 1));
+                link.deaths = 1;
+                link.dies_at = at + between(rng, 0_us, 500_ms);
+                if (!for_good) {
+                    link.dead_for = any_of(rng, std::array{60_ms, 700_ms, 2_s});
+                }
+            }
+        }
+    }
+    for (MessagePlan &message : plan.messages) {
+        message.at += between(rng, 0_us, any_of(rng, std::array{1_ms, 4_s}));
+    }
+}
+
 void draw_messages(Plan &plan, Rng &rng)
 {
     const auto wanted = rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 40);
@@ -387,6 +442,7 @@ Plan make_plan(std::uint64_t seed, Mutant mutant)
     draw_messages(plan, rng);
     draw_datagrams(plan);
     draw_late(plan);
+    draw_far(plan);
     apply(plan, mutant);
     return plan;
 }

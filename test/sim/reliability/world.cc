@@ -377,6 +377,9 @@ bool World::paths_settled() const
         if (plan.processes[answers].unknown_arrival > 0) {
             continue;
         }
+        if (endpoint->peer().resting()) {
+            continue; // until it is needed again
+        }
         for (std::size_t path = 0; path < endpoint->paths(); ++path) {
             const auto id = static_cast<reliability::PathId>(path);
             const unsigned way = endpoint->way_of(id);
@@ -390,13 +393,20 @@ bool World::paths_settled() const
     return true;
 }
 
+bool World::awake() const
+{
+    return std::any_of(endpoints.begin(), endpoints.end(), [](const auto &endpoint) {
+        return !endpoint->peer().next_deadline().is_never();
+    });
+}
+
 void World::run()
 {
     const reliability::Config &c = plan.config;
     // After healing: a backed-off timer, then ordinary traffic. Dead for good: the give-up bound.
     Duration bound = c.rto_max * 6 + 2_s;
     for (const LinkPlan *link : links_) {
-        if (link->latency * 2 > c.rto_max) {
+        if (link->latency * 2 > c.rto_max || link->latency >= 20_ms) {
             bound = std::max<Duration>(bound, link->latency * 600); // repeats more than it sends
         }
     }
@@ -404,6 +414,7 @@ void World::run()
     const Time give_up_deadline = deadline + c.give_up * 2;
     Duration flap_bound = c.hold_down * 64 + c.probe_interval * 8 + c.rto_max * 8 + 1_s;
     const bool watch_paths = plan.seed % 8 == 0;
+    const bool to_the_end = c.give_up < 5_s; // until nobody probes anybody any more
     Time paths_deadline = Time::never();
     bool done = false;
     while (true) {
@@ -434,11 +445,16 @@ void World::run()
             continue;
         }
         if (done) {
-            if (settled() && (!watch_paths || paths_settled())) {
+            const bool over = settled() && (!watch_paths || paths_settled());
+            if (over && !to_the_end) {
                 break;
             }
-            if (now > paths_deadline && in_transit_ == 0) {
+            if (!over && now > paths_deadline && in_transit_ == 0) {
                 breach(Breach::liveness, "a path that works does not come back");
+            }
+            // Copies come up to 3 s late, and make an end believe in the other for another while.
+            if (now > paths_deadline + c.give_up * 2 + 4_s && in_transit_ == 0 && awake()) {
+                breach(Breach::deadline, "paths are probed although nobody needs them");
             }
         } else if (now > deadline) {
             for (const auto &endpoint : endpoints) {

@@ -304,6 +304,8 @@ class World {
     [[nodiscard]] bool all_done() const;
     [[nodiscard]] bool settled() const;
     [[nodiscard]] bool paths_settled() const;
+    /// Somebody waits for a moment to come.
+    [[nodiscard]] bool awake() const;
     [[nodiscard]] bool works(const Endpoint &endpoint) const;
 
     std::vector<Event> queue_;

@@ -378,6 +378,89 @@ void broken_control_fragments_are_dropped_and_counted(void **)
     assert_int_equal(done, 0);
 }
 
+/// Lets time pass with nothing arriving anywhere. \return how many probes went out
+std::size_t pass_alone(End &end, Time &now, Duration length)
+{
+    std::size_t probes = 0;
+    const Time until = now + length;
+    while (end.peer.next_deadline() <= until) {
+        now = std::max(now, end.peer.next_deadline());
+        const auto frames = end.pump(now);
+        probes += static_cast<std::size_t>(
+            std::count_if(frames.begin(), frames.end(),
+                          [](const Frame &frame) { return frame.what == Transmit::What::probe; }));
+    }
+    now = until;
+    return probes;
+}
+
+// Peers that were lost while nobody needed them would be probed as long as the job runs.
+void a_silent_peer_that_nobody_needs_is_probed_for_a_while_only(void **)
+{
+    PathState left = PathState::up;
+    std::size_t first = 0;
+    std::size_t late = 9;
+    bool quiet = false;
+    std::size_t heard = 0;
+    std::size_t heard_late = 9;
+    bool express = true;
+    std::size_t used = 0;
+    std::size_t up = 0;
+    {
+        Two t(2);
+        (void)t.a.submit(true, 100, 1024, t.now);
+        auto lost = t.a.pump(t.now); // over one of the paths, which is silent from now on
+        const PathId silent = lost.front().path;
+        t.now = t.a.peer.next_deadline();
+        const auto pass = [&](End &to, const std::vector<Frame> &frames) {
+            for (const Frame &frame : frames) {
+                if (frame.path != silent) {
+                    (void)to.take(frame, t.now);
+                }
+            }
+        };
+        for (int i = 0; i < 4; ++i) {
+            pass(t.b, t.a.pump(t.now));
+            t.b.peer.flush_acks();
+            pass(t.a, t.b.pump(t.now));
+            t.now += 100_us;
+        }
+        left = t.a.peer.paths()[silent].state;
+        first = pass_alone(t.a, t.now, 3_s); // give_up is 2 s
+        late = pass_alone(t.a, t.now, 60_s);
+        quiet = t.a.peer.resting() && t.a.peer.next_deadline().is_never();
+        // It is heard of again: worth another while.
+        (void)t.b.submit(true, 100, 1024, t.now);
+        t.a.take_all(t.b.pump(t.now), t.now);
+        heard = pass_alone(t.a, t.now, 3_s);
+        heard_late = pass_alone(t.a, t.now, 60_s);
+        // It is needed again: both paths are tried, and back.
+        express = !t.a.express(8, t.now).empty();
+        (void)t.a.submit(true, 100, 1024, t.now);
+        auto frames = t.a.pump(t.now);
+        used = static_cast<std::size_t>(
+            std::count_if(frames.begin(), frames.end(),
+                          [](const Frame &frame) { return frame.what == Transmit::What::probe; }));
+        t.b.take_all(frames, t.now);
+        for (int i = 0; i < 40; ++i) {
+            t.settle(4);
+            t.now += 20_ms;
+        }
+        for (PathId id = 0; id < 2; ++id) {
+            up += t.a.peer.paths()[id].state == PathState::up ? 1U : 0U;
+        }
+    }
+    assert_int_not_equal(left, PathState::up);
+    assert_in_range(first, 20, 200);
+    assert_int_equal(late, 0);
+    assert_true(quiet);
+    assert_in_range(heard, 20, 200);
+    assert_int_equal(heard_late, 0);
+    assert_false(express);
+    assert_int_equal(used, 1);
+    assert_int_equal(up, 2);
+}
+
 } // namespace
 
 int main()
@@ -395,6 +478,7 @@ int main()
         cmocka_unit_test(a_probe_is_answered_over_the_path_it_came_by),
         cmocka_unit_test(acknowledgements_ride_on_what_goes_the_other_way),
         cmocka_unit_test(broken_control_fragments_are_dropped_and_counted),
+        cmocka_unit_test(a_silent_peer_that_nobody_needs_is_probed_for_a_while_only),
     };
     return cmocka_run_group_tests_name("peer", tests, nullptr, nullptr);
 }
