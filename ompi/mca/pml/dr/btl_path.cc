@@ -187,7 +187,7 @@ bool add_paths(PeerState &peer, base::Time present)
     if (endpoint == nullptr) {
         return false;
     }
-    const PeerLimits limits(peer.proc->super.proc_name);
+    const BtlLimits limits = limits_of(peer.proc->super.proc_name);
     std::size_t eager = SIZE_MAX;
     for (std::size_t i = 0; i < mca_bml_base_btl_array_get_size(&endpoint->btl_send); ++i) {
         const mca_bml_base_btl_t &way = *mca_bml_base_btl_array_get_index(&endpoint->btl_send, i);

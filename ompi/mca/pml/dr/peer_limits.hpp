@@ -8,11 +8,7 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
-#include <cstddef>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "ompi/mca/pml/dr/btl_limits.hpp"
 
 namespace ft::dr {
 
@@ -20,22 +16,8 @@ namespace ft::dr {
 /// Where that fails it says so, and peers send what everybody can take.
 void publish_limits() noexcept;
 
-/// What one peer has published. A value.
-class PeerLimits {
-  public:
-    /// What a peer can surely take over any BTL that says nothing of it: btl/tcp's default, which
-    /// no other of Open MPI's BTLs needs to be told, bytes.
-    static constexpr std::size_t unsaid = std::size_t{128} * 1024;
-
-    /// Of a peer that has published nothing, or nothing that can be read: `unsaid` for every BTL.
-    PeerLimits() = default;
-    explicit PeerLimits(const opal_process_name_t &peer);
-
-    /// Largest fragment with all headers that the peer takes over that BTL, bytes.
-    std::size_t over(std::string_view btl) const noexcept;
-
-  private:
-    std::vector<std::pair<std::string, std::size_t>> limits_;
-};
+/// What one peer has published: BtlLimits::unsaid for every BTL when that is nothing, or nothing
+/// that can be read.
+BtlLimits limits_of(const opal_process_name_t &peer);
 
 } // namespace ft::dr
