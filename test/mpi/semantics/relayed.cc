@@ -1,8 +1,11 @@
 /* Two ranks whose connection a relay holds and breaks at chosen moments
- * (test/mpi/test_freed_buffer.py).
+ * (test/mpi/test_freed_buffer.py, test/mpi/test_failed_accept.py).
  *
- * usage: relayed freed FOLDER   rank 0 gives its buffer back to the system as soon as MPI_Send
- *                               returns, and makes the file FOLDER/freed
+ * usage: relayed freed FOLDER     rank 0 gives its buffer back to the system as soon as MPI_Send
+ *                                 returns, and makes the file FOLDER/freed
+ *        relayed stepped FOLDER   rank 0 calls MPI once for each byte 's' that comes through the
+ *                                 FIFO FOLDER/steps, and answers through FOLDER/taken, until there
+ *                                 comes another; rank 1 sends to it once FOLDER/send exists
  * Every byte is checked; in the end rank 0 prints "relayed: right".
  */
 #include <mpi.h>
@@ -15,6 +18,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace {
@@ -73,6 +77,38 @@ void freed(int rank)
     }
 }
 
+void look_for_nothing()
+{
+    int any = 0;
+    constexpr int no_such_tag = 99;
+    MPI_Iprobe(MPI_ANY_SOURCE, no_such_tag, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);
+}
+
+void stepped(int rank)
+{
+    if (rank == 1) {
+        while (access((folder + "/send").c_str(), F_OK) != 0) {
+            look_for_nothing();
+        }
+        send_short(0, 3);
+        return;
+    }
+    const std::string steps = folder + "/steps";
+    const std::string taken = folder + "/taken";
+    mkfifo(steps.c_str(), 0600);
+    mkfifo(taken.c_str(), 0600);
+    close(open((folder + "/stepping").c_str(), O_CREAT | O_WRONLY, 0600));
+    const int in = open(steps.c_str(), O_RDONLY);
+    const int out = open(taken.c_str(), O_WRONLY);
+    char wanted = 0;
+    while (read(in, &wanted, 1) == 1 && wanted == 's') {
+        look_for_nothing();
+        wrong += write(out, "t", 1) == 1 ? 0 : 1;
+    }
+    close(in);
+    close(out);
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -80,7 +116,8 @@ int main(int argc, char **argv)
     int rank = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (argc != 3 || std::strcmp(argv[1], "freed") != 0) {
+    const bool steps = argc == 3 && std::strcmp(argv[1], "stepped") == 0;
+    if (argc != 3 || (!steps && std::strcmp(argv[1], "freed") != 0)) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     folder = argv[2];
@@ -91,10 +128,13 @@ int main(int argc, char **argv)
         receive_short(0, 0);
         send_short(0, 0);
     }
-    freed(rank);
+    steps ? stepped(rank) : freed(rank);
     if (rank == 0) {
         send_short(1, 1);
         receive_short(1, 2);
+        if (steps) {
+            receive_short(1, 3);
+        }
     } else {
         receive_short(0, 1);
         send_short(0, 2);
