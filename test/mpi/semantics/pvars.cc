@@ -40,7 +40,8 @@ constexpr std::array sums{
     "failovers",
     "returns",
 };
-constexpr std::array path_figures{"path_failovers", "path_returns", "path_srtt", "path_rttvar"};
+constexpr std::array path_figures{"path_failovers", "path_returns", "path_srtt",
+                                  "path_rttvar",    "path_bytes",   "path_bandwidth"};
 constexpr const char *window = "window_bytes_used";
 
 unsigned long long sum(const char *name)
@@ -138,6 +139,15 @@ void paths_are_measured()
     const auto first = [](int rank) { return static_cast<std::size_t>(rank * paths_of_a_peer); };
     check(srtt[first(world().right())] > 0, "path_srtt");
     check(srtt[first(world().rank)] == 0, "path_srtt of this process itself");
+    std::vector<double> bytes(srtt.size());
+    std::vector<double> bandwidth(srtt.size());
+    MPI_T_pvar_read(session, variables["path_bytes"].handle, bytes.data());
+    MPI_T_pvar_read(session, variables["path_bandwidth"].handle, bandwidth.data());
+    const double to_right = std::accumulate(
+        bytes.begin() + static_cast<std::ptrdiff_t>(first(world().right())),
+        bytes.begin() + static_cast<std::ptrdiff_t>(first(world().right() + 1)), 0.0);
+    check(to_right >= 500.0 * 3000.0, "path_bytes");
+    check(bandwidth[first(world().right())] > 0, "path_bandwidth");
     const double times = std::accumulate(failovers.begin(), failovers.end(), 0.0);
     check(times == static_cast<double>(sum("failovers")), "path_failovers do not add up");
 }

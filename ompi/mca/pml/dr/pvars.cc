@@ -64,6 +64,11 @@ constexpr PathFigure path_figures[] = {
      "Smoothed round-trip time of each path to each process, microseconds; 0: not measured yet."},
     {"path_rttvar", [](const Path &path) { return path.rtt.variance().seconds() * 1e6; },
      "Variance (RFC 6298) of the round-trip time of each path to each process, microseconds."},
+    {"path_bytes", [](const Path &path) { return static_cast<double>(path.bytes_sent); },
+     "Payload bytes handed to each path to each process, repetitions included."},
+    {"path_bandwidth", [](const Path &path) { return path.bandwidth * 1e3; },
+     "Bandwidth that each path to each process is believed to have, by which load is shared out, "
+     "MB/s: measured while it was loaded, before that a guess."},
 };
 
 constexpr auto continuous =
