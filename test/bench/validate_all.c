@@ -11,8 +11,9 @@
  *                of a communicator without it
  *   collectives  collectives of a communicator without coll/validate against one with it
  * Rank 0 prints a line for each round, `NAME us us [us]`: what is compared with first. A figure is
- * the time of a call in a row of as many as make up about 2 ms, the order turning from round to
- * round; in `first` of a single call, the slowest rank's. */
+ * the time of a call in a row: of as many as make up about 2 ms of what is compared with, 16 at
+ * least, the same number for all, since a row ends with a barrier. The order turns from round to
+ * round; in `first` it is the time of a single call, the slowest rank's. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <mpi_ft.h>
@@ -24,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { most_calls = 2000, most_ranks = 64, kinds = 3 };
+enum { fewest_calls = 16, most_calls = 2000, most_ranks = 64, kinds = 3 };
 static const double row_s = 2e-3;
 
 static int rank, size, rounds;
@@ -142,22 +143,27 @@ static double row(const Kind *kind, MPI_Comm meeting)
     return 1e6 * (now() - start) / kind->calls;
 }
 
-static void settle(Kind *kind, MPI_Comm meeting)
+/* How many calls make up a row. */
+static int calls_a_row(Kind *kind, MPI_Comm meeting)
 {
     kind->calls = 4;
     row(kind, meeting);
     const double each = 1e-6 * row(kind, meeting);
     const double wanted = row_s / each;
-    kind->calls = wanted < 2 ? 2 : wanted > most_calls ? most_calls : (int)wanted;
-    MPI_Bcast(&kind->calls, 1, MPI_INT, 0, meeting);
-    row(kind, meeting);
+    int calls = wanted < fewest_calls ? fewest_calls
+                : wanted > most_calls ? most_calls
+                                      : (int)wanted;
+    MPI_Bcast(&calls, 1, MPI_INT, 0, meeting);
+    return calls;
 }
 
 /* Rounds of all kinds, the order turning; a line for each. */
 static void compare(const char *name, Kind *what, int count, MPI_Comm meeting)
 {
+    const int calls = calls_a_row(&what[0], meeting);
     for (int k = 0; k < count; ++k) {
-        settle(&what[k], meeting);
+        what[k].calls = calls;
+        row(&what[k], meeting);
     }
     for (int r = 0; r < rounds; ++r) {
         double took[kinds] = {0};
