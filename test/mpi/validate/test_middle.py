@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ranks die inside every collective that mpi.h has, blocking and non-blocking, neighbourhoods too.
 
-usage: test_middle.py WHEN... | inter WHEN... | algorithms | makers | spawns
+usage: test_middle.py WHEN... | inter WHEN... | algorithms | makers [many] | spawns
 
 The program counts the point-to-point operations of a collective in a run without
 a failure; then a rank kills itself before its first one (entry), before the one in
@@ -93,20 +93,39 @@ def algorithms():
 CASES = 56  # fourteen calls, each at four moments
 
 
+def make(first, *name):
+    """One job, in which five calls lose a rank each. Gives how many communicators there were all the same."""
+    own = {"pml": "dr", "btl": "vader,self", "errmgr": "radixft"}
+    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(RANKS), *ftmpi.mca(own), MAKERS, str(first), *name]
+    result = ftmpi.run(command, DEADLINE, show_stacks=True)
+    where = " ".join([f"case {first}", *name])
+    struck = re.findall(r"^rank \d+ dies in case ", result.output, re.M)
+    right = re.findall(r"^rank \d+ right$", result.output, re.M)
+    result.must(not result.late, f"{where}: a hang")
+    result.must(result.code == 0 and len(struck) == DEATHS and len(right) == RANKS - DEATHS,
+                f"{where}: {len(struck)} died, {len(right)} were right")
+    return int(re.search(r"^rank \d+ got (\d+) communicators$", result.output, re.M)[1])
+
+
 def makers():
     """While a rank dies in it, what makes a communicator succeeds at all that live or at none"""
     for first in range(0, CASES, DEATHS):
-        own = {"pml": "dr", "btl": "vader,self", "errmgr": "radixft"}
-        command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(RANKS), *ftmpi.mca(own), MAKERS,
-                   str(first)]
-        result = ftmpi.run(command, DEADLINE, show_stacks=True)
-        struck = re.findall(r"^rank \d+ dies in case ", result.output, re.M)
-        right = re.findall(r"^rank \d+ right$", result.output, re.M)
-        result.must(not result.late, f"case {first}: a hang")
-        result.must(result.code == 0 and len(struck) == DEATHS and len(right) == RANKS - DEATHS,
-                    f"case {first}: {len(struck)} died, {len(right)} were right")
-        got = re.findall(r"^rank \d+ got (\d+) communicators$", result.output, re.M)
-        comment(f"of {DEATHS} communicators {got[0]} were made")
+        comment(f"of {DEATHS} communicators {make(first)} were made")
+
+
+NAMES = ("dup", "split", "create", "dup_with_info", "split_type", "merge", "cart_create", "cart_sub", "graph_create",
+         "dist_graph_create_adjacent", "idup", "dist_graph_create", "create_group", "intercomm_create")
+MOMENTS = 2 * 16  # of the lowest rank and of the highest
+
+
+def maker(name):
+    """The same for one call, at many moments."""
+    def at_many_moments():
+        got = sum(make(first, name) for first in range(0, MOMENTS, DEATHS))
+        comment(f"{got} communicators were made, {len(range(0, MOMENTS, DEATHS)) * DEATHS} ranks died")
+
+    at_many_moments.__doc__ = f"Ranks die in {name}"
+    return at_many_moments
 
 
 SPAWNS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "spawns")
@@ -129,6 +148,8 @@ def spawns():
 if __name__ == "__main__":
     if sys.argv[1:] == ["makers"]:
         main([makers])
+    if sys.argv[1:] == ["makers", "many"]:
+        main([maker(name) for name in NAMES])
     if sys.argv[1:] == ["spawns"]:
         main([spawns])
     if sys.argv[1:] == ["algorithms"]:
