@@ -120,10 +120,10 @@ class PeerState {
     bool renew(BtlPath &path, base::Time now) noexcept;
     bool take_unsent(BtlPath &path, base::Time now) noexcept;
 
+    bool transmitting_ = false;  ///< somebody is in transmit; here, where it takes no room
     TxVfrag *waiting_ = nullptr; ///< replies that wait for the window
     TxVfrag *waiting_tail_ = nullptr;
     base::Time last_ping_;
-    bool transmitting_ = false; ///< somebody is in transmit
 };
 
 } // namespace ft::dr
