@@ -213,6 +213,28 @@ def dies_before_mpi_init():
               "mpirun does not tell why")
 
 
+def evicted_comes_back():
+    """A daemon that stands still is evicted; when it runs again it is told, ends its rank, and its host can join again"""
+    with job(*DEFAULT, "--mca", "errmgr_radixft_suspect_floor", "1500", "--mca", "errmgr_radixft_probe", "1000") as it:
+        it.command(b"w")
+        it.hears("joined", "the host did not join")
+        daemon = it.pid_of("^orted", "n3")
+        os.kill(daemon, signal.SIGSTOP)
+        for _ in range(RANKS):
+            it.hears("lost", "a rank did not learn that the added one is out")
+        check(len(ranks := [host for host, _ in processes(it.cluster, "^/.*joins") if host == "n3"]) == 1,
+              f"a daemon that stands still has {len(ranks)} ranks")
+        os.kill(daemon, signal.SIGCONT)
+        while [host for host, _ in processes(it.cluster, "^orted|^/.*joins") if host == "n3"]:
+            check(time.monotonic() < it.end, "the evicted daemon or its rank is still there")
+        it.command(b"l")
+        it.hears("joined", "the host did not come back")
+        it.finishes()
+        judge(it.run.err)
+        check("believes daemon 3 dead (it is silent)" in it.run.err, "the daemon was not evicted for its silence")
+        check(re.search(r"host n3 was taken for dead by the others", it.run.err), "the evicted one was not told")
+
+
 def joins_during_recovery():
     """A host is added while the view changes because a daemon died: both happen, all know"""
     with job() as it:
@@ -226,4 +248,5 @@ def joins_during_recovery():
 
 
 main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-      dies_before_mpi_init, joins_during_recovery])
+      dies_before_mpi_init, evicted_comes_back,
+      joins_during_recovery])
