@@ -151,6 +151,7 @@ int Daemon::start() noexcept
     run_promptly();
     start_board();
     start_watch();
+    start_sweeping();
     for (const orte_rml_tag_t tag : {protocol_tag, glue_tag, launch_tag, opening_tag}) {
         orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, tag, ORTE_RML_PERSISTENT, Callbacks::received,
                                 nullptr);
@@ -196,6 +197,8 @@ void Daemon::stop() noexcept
     }
     started_ = false;
     opal_event_evtimer_del(&timer_);
+    // Its ranks have ended, also those that were never reported.
+    segments_.remove_all(ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid));
     if (ORTE_PROC_IS_HNP) {
         summarize(stderr);
     } else if (stderr_ != nullptr) {
@@ -237,6 +240,7 @@ void Daemon::on_timer()
     }
     if (now >= tick_at_) {
         tick_at_ = now + tick;
+        sweep(now);
         jobs_.learn();
         session_->tick(now);
         gather_->tick();

@@ -16,6 +16,7 @@
 #include "orte_glue/radixft/held.hpp"
 #include "orte_glue/radixft/jobs.hpp"
 #include "orte_glue/radixft/parameters.hpp"
+#include "orte_glue/radixft/segments.hpp"
 #include "orte_glue/radixft/session.hpp"
 #include "orte_glue/radixft/spawns.hpp"
 #include "orte_glue/radixft/watch.hpp"
@@ -144,6 +145,8 @@ class Daemon {
     void start_board();
     void start_watch();
     void watch_ranks(base::Time now);
+    void start_sweeping();
+    void sweep(base::Time now);
 
     // daemon_messages.cc
     void send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes);
@@ -202,8 +205,16 @@ class Daemon {
     std::vector<RankDeath> untold_; ///< of which PMIx knows nothing yet
     std::unique_ptr<Watch> watch_;  ///< null: nobody wants ranks that hang to be found
     std::map<Rank, std::pair<Cause, std::int64_t>> accused_; ///< of what, and when by the wall
-    bool keyless_ = false;         ///< this daemon was handed no launch key
-    std::set<NodeId> without_key_; ///< at mpirun: daemons that were not
+    /// What a local rank that died has in shared memory.
+    struct Leftover {
+        base::Time since;
+        std::uint32_t jobid;
+        std::uint32_t local_rank;
+    };
+    Segments segments_;
+    std::vector<Leftover> leftovers_; ///< oldest first
+    bool keyless_ = false;            ///< this daemon was handed no launch key
+    std::set<NodeId> without_key_;    ///< at mpirun: daemons that were not
     std::ofstream log_;
     std::vector<std::pair<NodeId, Bytes>> early_; ///< protocol messages that came before GO
     std::set<NodeId> sealing_;                    ///< have sent something sealed

@@ -320,6 +320,7 @@ void Daemon::apply_view()
 
 void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
 {
+    leftovers_.push_back({monotonic_now(), rank.name.jobid, rank.local_rank});
     if (!started_ || over_ || orte_orteds_term_ordered) {
         return;
     }

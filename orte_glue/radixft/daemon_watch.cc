@@ -11,6 +11,10 @@ namespace {
 
 orte_odls_base_module_signal_local_process_fn_t signal_ranks = nullptr;
 
+/// How long what a dead rank has in shared memory is let be. Others of its node that have not heard
+/// of its death may be about to open it, and would find no way to a rank that seems to live.
+constexpr base::Duration sweep_after = base::Duration::from_ms(1000);
+
 std::vector<Rank> local_ranks()
 {
     std::vector<Rank> ranks;
@@ -71,6 +75,27 @@ void Daemon::start_watch()
     watch_ = std::make_unique<Watch>(orte_process_info.jobfam_session_dir, p.self_check(),
                                      p.stop_limit_ms > 0);
     set_for_ranks(self_check_folder, orte_process_info.jobfam_session_dir);
+}
+
+void Daemon::start_sweeping()
+{
+    segments_.node = orte_process_info.nodename;
+    segments_.uid = geteuid();
+    // Of ranks that died with an earlier daemon on this host.
+    if (!ORTE_PROC_IS_HNP) {
+        segments_.remove_all(ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid));
+    }
+}
+
+void Daemon::sweep(base::Time now)
+{
+    const auto kept = std::find_if(leftovers_.begin(), leftovers_.end(), [now](const Leftover &l) {
+        return now - l.since < sweep_after;
+    });
+    for (auto it = leftovers_.begin(); it != kept; ++it) {
+        segments_.remove(it->jobid, it->local_rank);
+    }
+    leftovers_.erase(leftovers_.begin(), kept);
 }
 
 void Daemon::watch_ranks(base::Time now)
