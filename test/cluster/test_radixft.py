@@ -185,6 +185,21 @@ def one_rank(job):
     job.kill("^/.*survivors", "n2")
 
 
+def segments(job, host):
+    return [name for name in job.cluster.tool("run", host, "ls", "/dev/shm").split()
+            if name.startswith("vader_segment")]
+
+
+def one_rank_with_memory(job):
+    check(len(segments(job, "n2")) == RANKS / 4, "the ranks have no files in shared memory")
+    job.kill("^/.*survivors", "n2")
+
+
+def no_memory_left(job):
+    job.nothing_left()
+    check(not segments(job, "n2"), f"shared memory is left: {segments(job, 'n2')}")
+
+
 def ranks_of_two_hosts(job):
     job.kill("^/.*survivors", "n1", 2)
     job.kill("^/.*survivors", "n3", 1)
@@ -301,6 +316,7 @@ def requests_fail():
             anybody = re.findall(r"^anybody \d+: (\d+) early (\d)$", job.run.out, re.M)
             check(anybody == [("0", "0")] * (RANKS - 1),
                   f"receives from any source of the living ended like this: {anybody}")
+            check("unexpectedly disconnected" not in job.run.err, "btl/tcp foretells hangs and crashes")
             job.nothing_left()
 
 
@@ -528,7 +544,8 @@ MPIRUN_TESTS = [
 
 RANK_TESTS = [
     no_failure,
-    story("A rank is killed: the others know and run on", 1, one_rank),
+    story("A rank is killed: the others know and run on, and nothing of it is left", 1, one_rank_with_memory,
+          no_memory_left),
     story("Ranks of two hosts are killed, all of one of them", 3, ranks_of_two_hosts),
     story("All ranks of mpirun's own host are killed", 2, ranks_of_mpiruns_host),
     story("Ranks that are told by shared memory alone learn of all deaths", 3, ranks_of_two_hosts,

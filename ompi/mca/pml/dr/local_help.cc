@@ -29,10 +29,16 @@ int show(const char *file, const char *topic, int header, ...) noexcept
     if (file == nullptr || topic == nullptr || !first(file, topic)) {
         return OPAL_SUCCESS;
     }
+    // "This local MPI process will likely now behave unpredictably (it may even hang or crash)",
+    // says btl/tcp of a connection that was reset, which under dr is not so.
+    const bool reset =
+        std::strcmp(file, "help-mpi-btl-tcp.txt") == 0 && std::strcmp(topic, "peer hung up") == 0;
     va_list arguments;
     va_start(arguments, header);
     const std::unique_ptr<char, decltype(&std::free)> text(
-        opal_show_help_vstring(file, topic, header, arguments), std::free);
+        reset ? opal_show_help_vstring("help-pml-dr.txt", "connection reset", 0, arguments)
+              : opal_show_help_vstring(file, topic, header, arguments),
+        std::free);
     va_end(arguments);
     if (text == nullptr) {
         return OPAL_ERR_NOT_FOUND;
