@@ -1,5 +1,7 @@
 #include "opal/process/deaths.hpp"
 
+#include "opal/process/handlers.hpp"
+
 #include <algorithm>
 #include <mutex>
 #include <unordered_set>
@@ -35,6 +37,7 @@ Book &book()
 namespace detail {
 
 std::atomic<std::uint64_t> news{0};
+std::atomic<std::uint64_t> handled{0};
 
 void add_news() noexcept
 {

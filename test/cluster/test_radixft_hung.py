@@ -45,6 +45,17 @@ def deadlock_is_ended():
             job.nothing_left()
 
 
+def deadlock_in_a_handler_is_ended():
+    """A rank that deadlocks in what the handler of a socket calls is ended too, under pml/dr"""
+    with ftcluster.Cluster(hosts=2) as cluster:
+        with Job(cluster, "--hang-in-handler", "3", deaths=1, ranks=RANKS,
+                 mca=[*hung(100, 1500, 0), "--mca", "pml", "dr", "--mca", "btl", "tcp,self"]) as job:
+            check(job.verdict() == {3}, "another rank was ended")
+            check(re.search(r"rank 3 on n1: hung inside MPI, ended by its daemon", job.run.err),
+                  "the last words do not say that it hung")
+            job.nothing_left()
+
+
 def stopped_rank_is_ended():
     """A rank that is stopped alone and not let go on is ended; one that is stopped shortly is not"""
     with ftcluster.Cluster(hosts=2) as cluster:
@@ -78,4 +89,4 @@ def the_healthy_are_let_be():
             job.nothing_left()
 
 
-main([deadlock_is_ended, stopped_rank_is_ended, the_healthy_are_let_be])
+main([deadlock_is_ended, deadlock_in_a_handler_is_ended, stopped_rank_is_ended, the_healthy_are_let_be])

@@ -1,22 +1,25 @@
-#include "test/mpi/survivors/stand.hpp"
+#include "ompi/mca/ompi_prelude.hpp"
 
-#include <mpi.h>
+#include "test/mpi/survivors/stand.hpp"
 
 #include <chrono>
 #include <cstdio>
 
 #include <pthread.h>
 
-// Open MPI's own: what a BTL registers for itself.
-extern "C" {
-int opal_progress_register(int (*callback)());
-int opal_progress_unregister(int (*callback)());
-}
-
 namespace {
+
+constexpr int trip_tag = 97;
 
 int stand_for_ms = 0;
 bool stood = false;
+
+void wait_for_ever()
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&mutex);
+}
 
 /// Only after a while, in which the self-checking thread finds out that this function is there.
 int deadlock()
@@ -25,10 +28,14 @@ int deadlock()
     if (std::chrono::steady_clock::now() - begin < std::chrono::seconds(1)) {
         return 0;
     }
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&mutex);
-    pthread_mutex_lock(&mutex);
+    wait_for_ever();
     return 0;
+}
+
+int deadlock_on_completion(ompi_request_t * /*request*/)
+{
+    wait_for_ever();
+    return OMPI_SUCCESS;
 }
 
 int stand()
@@ -70,6 +77,25 @@ void deadlock_in_mpi()
     opal_progress_register(deadlock);
     int word = 0;
     MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 98, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+void deadlock_in_handler()
+{
+    int word = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Irecv(&word, 1, MPI_INT, MPI_ANY_SOURCE, trip_tag, MPI_COMM_WORLD, &request);
+    request->req_complete_cb = deadlock_on_completion;
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+void trip_handler(int rank)
+{
+    // Not before the other one waits in the progress engine.
+    compute(1000);
+    static int word = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Isend(&word, 1, MPI_INT, rank, trip_tag, MPI_COMM_WORLD, &request);
+    MPI_Request_free(&request);
 }
 
 void stand_in_mpi(int ms)

@@ -3,7 +3,7 @@
 // usage: survivors [--deaths N] [--seconds S] [--marks FIFO] [--die-before-init RANK] [--hold RANK]
 //                  [--abort RANK] [--exit-code RANK:CODE] [--no-sum] [--wait-for RANK]
 //                  [--collectives] [--pvars] [--busy S] [--nap] [--hang RANK] [--stand RANK:MS]
-//                  [--compute RANK:MS]
+//                  [--hang-in-handler RANK] [--compute RANK:MS]
 //
 // Every rank computes until it knows of N deaths (0) or S seconds (30) have passed, which is an
 // error. The lowest survivor gathers the sum of the survivors' squared ranks by point-to-point
@@ -13,7 +13,8 @@
 // only that rank is left; one of MPI_COMM_WORLD must go on waiting, since others can still send.
 // With --collectives all reduce, broadcast and wait in barriers on MPI_COMM_WORLD meanwhile, until
 // one of these fails; it must do so because of a dead rank. Then all finalize, but for the held
-// rank, which computes on for ever. --hang: that rank deadlocks inside MPI. --stand: it stands
+// rank, which computes on for ever. --hang: that rank deadlocks inside MPI (--hang-in-handler: in
+// what a socket's handler calls, when the next rank has sent it a message). --stand: it stands
 // still there on purpose, --compute: it computes; the others wait for it in a barrier. At the end
 // each rank prints "survivor R knows V@E V@E ..." (who died, in which epoch) and "finalized R".
 #include <mpi.h>
@@ -52,6 +53,7 @@ struct Options {
     bool nap = false;
     int wait_for = -1;
     int hang = -1;
+    int hang_in_handler = -1;
     int stand = -1;
     int compute = -1;
     int stand_ms = 0;
@@ -107,6 +109,8 @@ Options parse(int argc, char **argv)
             pair(value, o.coded, o.code);
         } else if (name == "--hang") {
             o.hang = std::atoi(value);
+        } else if (name == "--hang-in-handler") {
+            o.hang_in_handler = std::atoi(value);
         } else if (name == "--stand") {
             pair(value, o.stand, o.stand_ms);
         } else if (name == "--compute") {
@@ -313,6 +317,11 @@ int main(int argc, char **argv)
     }
     if (me == o.hang) {
         deadlock_in_mpi();
+    }
+    if (me == o.hang_in_handler) {
+        deadlock_in_handler();
+    } else if (o.hang_in_handler >= 0 && me == (o.hang_in_handler + 1) % size) {
+        trip_handler(o.hang_in_handler);
     }
     const auto begin = std::chrono::steady_clock::now();
     const auto since = [&begin] {

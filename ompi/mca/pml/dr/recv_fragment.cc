@@ -11,6 +11,7 @@
 #include "ompi/mca/pml/dr/send.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/mca/show_help.hpp"
+#include "opal/process/handlers.hpp"
 
 namespace ft::dr {
 
@@ -300,7 +301,13 @@ void on_fragment(mca_btl_base_module_t *btl, mca_btl_base_tag_t /*tag*/,
         return Bytes{static_cast<const std::byte *>(s.seg_addr.pval), s.seg_len};
     };
     if (OPAL_LIKELY(descriptor->des_segment_count == 1)) {
-        accept(btl, segment(0));
+        // A BTL without a progress function (btl/tcp) brings fragments from an event's handler.
+        if (btl->btl_component->btl_progress == nullptr) {
+            const process::InHandler inside;
+            accept(btl, segment(0));
+        } else {
+            accept(btl, segment(0));
+        }
         return;
     }
     std::vector<std::byte> whole;

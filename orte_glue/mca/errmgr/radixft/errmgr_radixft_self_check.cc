@@ -10,10 +10,12 @@
 // after which the program may compute for hours. An event of our own that is made active in each
 // turn, with the lowest priority, would run behind them, but costs each turn a pass of libevent's
 // queues, also where no socket is; one that is only made active when a socket's is would need
-// libevent's own lists, whose layout is no interface. What remains is for those whom the handlers
-// call to mark their own entry and return.
+// libevent's own lists, whose layout is no interface. So those whom the handlers call mark their
+// own entry and return: pml/dr does, for the fragments that btl/tcp brings. Under another PML, and
+// in what a BTL does by itself, a handler that does not come back is not seen.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
+#include "opal/process/handlers.hpp"
 #include "orte_glue/radixft/daemon.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 #include "orte_glue/radixft/self_check_record.hpp"
@@ -121,8 +123,10 @@ class SelfCheck {
     RankState look()
     {
         RankState state;
-        const std::uint64_t now = turns.load(std::memory_order_relaxed);
-        state.in_mpi = (now & 1) != 0;
+        const std::uint64_t passes = turns.load(std::memory_order_relaxed);
+        const std::uint64_t handled = process::InHandler::get();
+        state.in_mpi = ((passes | handled) & 1) != 0;
+        const std::uint64_t now = passes + handled;
         state.progress = now;
         // Asked for only when it matters.
         state.traced = state.in_mpi && now == last_turns_ && process_state(getpid()).traced;
