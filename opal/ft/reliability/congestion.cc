@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "opal/ft/reliability/header.hpp"
 
@@ -36,6 +35,11 @@ constexpr auto standing = base::Duration::from_ms(1);
 /// measured behind a queue that stood already when the path was first used: who comes second must
 /// not take that queue for the way's own length, or it yields to nobody.
 constexpr auto longest_without_queue = base::Duration::from_ms(4);
+/// Transmissions after a window shrank until which its number still means something.
+constexpr std::int32_t forget_recovery = 1 << 22;
+/// As RFC 9406: so much more than in the rounds before is a queue of our own making; an eighth of
+/// the round trip, but within `standing` and this.
+constexpr auto most_rise = base::Duration::from_ms(16);
 
 } // namespace
 
@@ -73,6 +77,10 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
                           std::uint32_t next_tx, base::Time now) noexcept
 {
     round_.acked += bytes;
+    next_tx_ = next_tx;
+    // Kept beyond the acknowledgement that ends it: that one tells of losses from before. Numbers
+    // wrap.
+    recovering_ = recovering_ && tx_diff(tx, recovered_at_) < forget_recovery;
     round_.limited = round_.limited || in_flight >= window_ - window_ / 4;
     if (starting_ && round_.limited) {
         window_ = std::min(window_ + bytes, most_window);
@@ -84,6 +92,19 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
         round_.open = in_flight > bytes;
         round_.until = next_tx;
     }
+}
+
+void Congestion::on_lost(std::uint64_t bytes, std::uint32_t tx) noexcept
+{
+    round_.lost += bytes;
+    if (!answered_for(tx)) {
+        round_.lost_anew += bytes;
+    }
+}
+
+bool Congestion::answered_for(std::uint32_t tx) const noexcept
+{
+    return recovering_ && tx_diff(tx, recovered_at_) < 0;
 }
 
 bool Congestion::overrun() const noexcept
@@ -109,14 +130,33 @@ void Congestion::learn_usual_loss() noexcept
     usual_loss_ += (share - usual_loss_) * weight;
 }
 
+void Congestion::watch_start() noexcept
+{
+    // Not the queue that stands there ends the start, but one that our own growth makes longer: who
+    // comes second to a full queue and stops at once would take seconds of CUBIC's growth to its
+    // part. No round of slower growth follows (RFC 9406's CSS): the first of two jobs would fill
+    // the queue with it before the second comes.
+    const base::Duration trip = round_.shortest;
+    if (trip == base::Duration::max()) {
+        return;
+    }
+    starting_ = trip - start_trip_ < std::clamp(start_trip_ / 8, standing, most_rise);
+    start_trip_ = std::min(start_trip_, trip);
+}
+
 void Congestion::shrink(double factor, base::Time now) noexcept
 {
     ceiling_ = window_;
+    reno_grows_slowly_until_ = static_cast<double>(window_);
     window_ = static_cast<std::uint64_t>(static_cast<double>(window_) * factor);
+    floor_ = window_;
     reno_window_ = static_cast<double>(window_);
     epoch_ = now;
     careful_ = 0;
     starting_ = false;
+    ++shrinks_;
+    recovering_ = true;
+    recovered_at_ = next_tx_;
 }
 
 void Congestion::grow_by_chance() noexcept
@@ -134,16 +174,25 @@ void Congestion::grow_by_chance() noexcept
 void Congestion::grow_as_cubic(base::Time now) noexcept
 {
     if (epoch_ == base::Time{}) {
+        // It left the start without a loss: nothing is known that it should linger at.
         epoch_ = now;
         ceiling_ = window_;
         reno_window_ = static_cast<double>(window_);
+        floor_ = window_;
     }
     const double top = static_cast<double>(ceiling_) / segment;
-    const double floor = top * shrink_cubic;
-    const double until_top = std::cbrt((top - floor) / cubic_c);
+    const double floor = static_cast<double>(floor_) / segment;
+    const double until_top = std::cbrt(std::max(top - floor, 0.0) / cubic_c);
     const double since = static_cast<double>((now - epoch_).ns()) * 1e-9 - until_top;
     const double cubic = (cubic_c * since * since * since + top) * segment;
-    reno_window_ += 3 * (1 - shrink_cubic) / (1 + shrink_cubic) * segment;
+    // 4.3: slower than Reno only up to where it shrank; a part of a window grows a part of a step.
+    const double part = std::min(static_cast<double>(round_.acked) /
+                                     static_cast<double>(std::max<std::uint64_t>(window_, 1)),
+                                 1.0);
+    reno_window_ +=
+        (reno_window_ < reno_grows_slowly_until_ ? 3 * (1 - shrink_cubic) / (1 + shrink_cubic)
+                                                 : 1.0) *
+        segment * part;
     const double wanted = std::max(cubic, reno_window_);
     const auto now_is = static_cast<double>(window_);
     window_ = static_cast<std::uint64_t>(std::clamp(wanted, now_is, now_is * 1.5));
@@ -156,22 +205,18 @@ void Congestion::end_round(base::Time now) noexcept
     const bool queue = round_.shortest != base::Duration::max() && round_.shortest > fast;
     queued_ = queue;
     const bool overran = overrun();
-    // What a round finds lost was sent in the one before: a window that shrank at its end has been
-    // answered for it (RFC 9438, 4.6: once for each congestion event).
-    const bool shrank = std::exchange(shrank_, false);
     learn_usual_loss();
-    starting_ = starting_ && !queue;
+    if (starting_) {
+        watch_start();
+    }
     if (control_ == CongestionControl::delay && queue) {
         const auto excess = static_cast<double>((round_.shortest - fast).ns()) /
                             static_cast<double>(round_.shortest.ns());
         shrink(std::max(1 - excess / 2, shrink_overrun), now);
     } else if (control_ == CongestionControl::cubic ||
                (control_ == CongestionControl::hybrid && queue)) {
-        if (round_.lost != 0) {
-            if (!shrank) {
-                shrink(shrink_cubic, now);
-                shrank_ = true;
-            }
+        if (round_.lost_anew != 0) {
+            shrink(shrink_cubic, now);
         } else if (!starting_ && round_.limited) {
             grow_as_cubic(now);
         }

@@ -2,7 +2,8 @@
 /// How much may be on its way over a path whose transport loses what is too much for it, and how
 /// fast it goes out. PROTOCOL.md, "Congestion".
 ///
-/// The window starts small, doubles every round trip, and then grows by a sixteenth. Whether loss
+/// The window starts small, doubles every round trip until round trips get longer by it (RFC 9406),
+/// and then grows by a sixteenth. Whether loss
 /// makes it shrink depends on whether a queue stands on the way, that is, whether the shortest
 /// round trip of a whole round is far above the shortest of all, or longer than a network within a
 /// cluster is by itself. Where none does, loss at the usual rate is chance, and a window that
@@ -56,6 +57,8 @@ class Congestion {
         return in_flight == 0 || in_flight + bytes <= window_;
     }
     [[nodiscard]] std::uint64_t window() const noexcept { return window_; }
+    /// A queue stood on the way in the last round.
+    [[nodiscard]] bool queued() const noexcept { return queued_; }
     [[nodiscard]] bool starting() const noexcept { return starting_; }
 
     /// Whether sending pauses now, to keep the pace.
@@ -76,7 +79,20 @@ class Congestion {
     /// \param in_flight before it was acknowledged \param next_tx what the path sends next
     void on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uint32_t tx,
                   std::uint32_t next_tx, base::Time now) noexcept;
-    void on_lost(std::uint64_t bytes) noexcept { round_.lost += bytes; }
+    /// \param tx of the transmission that was lost
+    void on_lost(std::uint64_t bytes, std::uint32_t tx) noexcept;
+    /// A timer repaired a loss. \param shrinks `shrinks()` when the timer expired: if it has shrunk
+    /// since, what was lost was on its way then, too
+    void on_repaired(std::uint64_t bytes, unsigned shrinks) noexcept
+    {
+        round_.lost += bytes;
+        round_.lost_anew += this->shrinks() == shrinks ? bytes : 0;
+    }
+    /// The window has shrunk since this was sent, which answers for all that was on its way then
+    /// (RFC 9002, 7.3.2).
+    [[nodiscard]] bool answered_for(std::uint32_t tx) const noexcept;
+    /// How often it shrank, modulo 128.
+    [[nodiscard]] std::uint8_t shrinks() const noexcept { return shrinks_ & 0x7f; }
     /// \param sample the newest of the path's round trips \param smoothed \param shortest of all
     void on_round_trip(base::Duration sample, base::Duration smoothed,
                        base::Duration shortest) noexcept
@@ -92,6 +108,8 @@ class Congestion {
     /// Far more was lost in the round than usually is.
     [[nodiscard]] bool overrun() const noexcept;
     void learn_usual_loss() noexcept;
+    /// Ends the start where round trips grow from round to round (RFC 9406).
+    void watch_start() noexcept;
     /// Shrinks, and remembers from where.
     void shrink(double factor, base::Time now) noexcept;
     void grow_by_chance() noexcept;
@@ -108,24 +126,31 @@ class Congestion {
         std::uint32_t until = 0; ///< tx whose acknowledgement ends it
         std::uint64_t acked = 0;
         std::uint64_t lost = 0;
+        std::uint64_t lost_anew = 0; ///< of those, sent since the window shrank last
         base::Duration shortest = base::Duration::max();
     };
     CongestionControl control_;
     Round round_;
-    double usual_loss_ = 0;           ///< share of bytes, smoothed
-    std::uint32_t rounds_ = 0;        ///< that it was learnt from, saturating
-    std::uint64_t ceiling_ = 0;       ///< window when it shrank last; 0 before
-    std::uint64_t careful_ = 0;       ///< bytes that a round near it adds
-    double reno_window_ = 0;          ///< RFC 9438's W_est, bytes
-    base::Time epoch_ = base::Time{}; ///< when it shrank last, or CUBIC's growth began
+    double usual_loss_ = 0;              ///< share of bytes, smoothed
+    std::uint32_t rounds_ = 0;           ///< that it was learnt from, saturating
+    std::uint64_t ceiling_ = 0;          ///< window when it shrank last; 0 before
+    std::uint64_t careful_ = 0;          ///< bytes that a round near it adds
+    std::uint64_t floor_ = 0;            ///< window after it shrank last
+    double reno_window_ = 0;             ///< RFC 9438's W_est, bytes
+    double reno_grows_slowly_until_ = 0; ///< its cwnd_prior
+    base::Time epoch_ = base::Time{};    ///< when it shrank last, or CUBIC's growth began
     std::uint64_t window_ = initial_window;
     std::uint64_t unasked_ = 0; ///< bytes since an acknowledgement was asked for
     base::Duration smoothed_{};
     base::Duration shortest_{};
+    base::Duration start_trip_ = base::Duration::max(); ///< shortest of the start's rounds
     double ns_per_byte_ = 0; ///< the pace; fragments go out by the hundred between its changes
     base::Time next_send_{};
     bool starting_ = true;
-    bool shrank_ = false; ///< for a loss, at the end of the last round
+    bool recovering_ = false;        ///< recovered_at_ means something
+    std::uint32_t recovered_at_ = 0; ///< first tx after that
+    std::uint32_t next_tx_ = 0;
+    std::uint8_t shrinks_ = 0;
     bool queued_ = false; ///< a queue stood on the way in the last round
     bool pausing_ = false;
 };

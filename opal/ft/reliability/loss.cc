@@ -34,7 +34,18 @@ void Sender::mark_lost(Vfrag &v, unsigned index, LossReason reason)
     Path &path = paths_[record.path];
     path.in_flight -= v.bytes_of(index);
     if (path.congestion != nullptr) {
-        path.congestion->on_lost(v.bytes_of(index));
+        // Where a queue stands a first timeout asks, and its answer tells whether anything was lost
+        // (RFC 8985, section 7); what was sent instead being lost, too, nothing tells, and both
+        // count. Where none does, a loss more changes nothing.
+        const bool was_in_question = record.question != 0;
+        const bool asks = reason == LossReason::timeout && v.backoff_ <= 1 && !was_in_question &&
+                          path.congestion->queued() && !path.congestion->answered_for(record.tx);
+        record.question =
+            asks ? static_cast<std::uint8_t>(path.congestion->shrinks() + 1) : std::uint8_t{0};
+        if (!asks) {
+            path.congestion->on_lost(std::uint64_t{v.bytes_of(index)} * (was_in_question ? 2 : 1),
+                                     record.tx);
+        }
     }
     ++counters_.declared_lost;
     v.untouched_ = false;

@@ -206,6 +206,11 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
         doubt_.second = stamp;
         doubt_.second_path = choice.path;
     }
+    if (record.question != 0 && record.path != choice.path) {
+        // Another way tells nothing of this one: the timer is believed.
+        paths_[record.path].congestion->on_repaired(bytes, record.question - 1U);
+        record.question = 0;
+    }
     record.tx = path.next_tx;
     record.stamp = stamp;
     record.path = choice.path;
@@ -304,6 +309,11 @@ bool Sender::acknowledge_short(Vfrag &v, base::Time now)
     return true;
 }
 
+bool Sender::first_came(const FragmentRecord &again) const noexcept
+{
+    return duplicates_told_ || (newest_told_ != 0 && serial_diff(newest_told_, again.stamp) < 0);
+}
+
 void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
 {
     bool progress = false;
@@ -316,6 +326,9 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
         Path &path = paths_[record.path];
         if (record.state == FragmentState::in_flight) {
             if (path.congestion != nullptr) {
+                if (record.question != 0 && !first_came(record)) {
+                    path.congestion->on_repaired(bytes, record.question - 1U);
+                }
                 path.congestion->on_acked(bytes, path.in_flight, record.tx, path.next_tx, now);
             }
             path.in_flight -= bytes;
@@ -466,6 +479,8 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
     if (serial_diff(h.cumulative, base_) < 0) {
         return; // stale: a newer one has been here
     }
+    newest_told_ = h.has(flag_echo) ? h.echo_timestamp : 0;
+    duplicates_told_ = body != nullptr && serial_diff(body->spurious, spurious_seen_) > 0;
     for (std::uint32_t s = base_; s != h.cumulative; ++s) {
         Vfrag *v = at(s);
         if (v == nullptr) {

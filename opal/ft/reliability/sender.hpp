@@ -105,6 +105,10 @@ class Sender {
     /// \return how many more duplicates of retransmissions the peer has seen
     std::int32_t on_spurious(std::uint32_t told);
     void acknowledge(Vfrag &vfrag, std::uint64_t mask, base::Time now);
+    /// What a timer sent again is acknowledged: whether the first transmission had come. So it had
+    /// if the peer had not seen the second when it said this (RFC 3522), or has seen both (RFC
+    /// 3708); else the timer repaired a loss, which counts as any (RFC 8985, 7.4.2).
+    [[nodiscard]] bool first_came(const FragmentRecord &again) const noexcept;
     /// Takes a number, the place in the order, and room in the window.
     void enter(Vfrag &vfrag);
     /// The ACK timer runs from now on.
@@ -177,6 +181,8 @@ class Sender {
     std::uint32_t newest_heard_ = 0;     ///< stamp of the newest transmission known to have arrived
     std::uint64_t gaps_at_spurious_ = 0; ///< retransmitted_gap when a spurious one was last told
     bool any_heard_ = false;             ///< newest_heard_ means something
+    bool duplicates_told_ = false;       ///< the acknowledgement at hand tells of more duplicates
+    std::uint32_t newest_told_ = 0;      ///< its echo; 0: none
     bool urgent_ = false;      ///< a timer expired: one fragment goes out whatever the windows say
     std::uint8_t backoff_ = 0; ///< of the whole peer; 0 again at every progress
     base::Time next_deadline_ = base::Time::never();

@@ -26,6 +26,9 @@ struct FragmentRecord {
     FragmentState state = FragmentState::unsent;
     LossReason reason = LossReason::none;
     std::uint8_t held = 0; ///< descriptors of it with a BTL
+    /// Not 0: sent again since a timer expired, and whether it was lost is not known; 1 more than
+    /// Congestion::shrinks then.
+    std::uint8_t question = 0;
 };
 
 /// The layer above fills the public fields and hands it to Peer::submit; until it is handed back

@@ -29,9 +29,10 @@ struct Outcome {
     double overflow = 0; ///< share of packets that the bottleneck's queue refused
 };
 
-enum class Company { none, job, tcp };
+enum class Company { none, job, tcp, tcp_before };
 
-/// \param start_up not measured \param later when the second begins, of start_up
+/// \param start_up not measured \param later when the second begins, of start_up; beside a flow of
+/// TCP that was there before that is the job
 Outcome measure(const LinkShape &shape, CongestionControl control, Company company, Duration length,
                 Duration start_up, Duration later = {})
 {
@@ -44,6 +45,11 @@ Outcome measure(const LinkShape &shape, CongestionControl control, Company compa
     std::unique_ptr<Job> second;
     std::unique_ptr<TcpFlow> tcp;
     const auto begin = link.now();
+    if (company == Company::tcp_before) {
+        tcp = std::make_unique<TcpFlow>(link);
+        tcp->begin();
+        link.run(begin + later);
+    }
     first.begin();
     link.run(begin + later);
     if (company == Company::job) {
@@ -91,12 +97,13 @@ LinkShape shallow()
     shape.queue = 256 * 1024;
     return shape;
 }
-/// The rail of `test/bench/dgram share`: 20 ms of queue.
+/// The rail of `test/bench/dgram share`: what a token bucket filter with a burst of 512 KiB and a
+/// latency of 20 ms holds is both, so that a full queue takes 62 ms.
 LinkShape slow()
 {
     LinkShape shape;
     shape.rate = 0.0125;
-    shape.queue = 250'000;
+    shape.queue = 250'000 + 512 * 1024;
     return shape;
 }
 
@@ -164,6 +171,8 @@ int keep_promises()
     promise(o.used > 0.95 && o.jain > 0.99, "who comes second shares it within three seconds", o);
     o = measure(slow(), control, Company::tcp, second * 30, second * 10);
     promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "CUBIC is shared with there", o);
+    o = measure(slow(), control, Company::tcp_before, second * 40, second * 20, second / 2);
+    promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "and by who comes second to it", o);
     return tap.done();
 }
 

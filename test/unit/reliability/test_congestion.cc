@@ -52,7 +52,7 @@ struct Flow {
             congestion.on_acked(packet, in_flight, sent.tx, next_tx, sent.acked);
             delivered += packet;
         } else {
-            congestion.on_lost(packet);
+            congestion.on_lost(packet, sent.tx);
             lost += packet;
         }
         in_flight -= packet;
@@ -174,6 +174,39 @@ void two_share_a_link(void **)
     assert_true(jain > 0.9);
 }
 
+/// The window doubles while the queue that stands there stays as it is, and no longer.
+void who_comes_to_a_queue_starts_until_it_grows(void **)
+{
+    Congestion congestion;
+    Time now = Time::zero() + Duration::from_s(1);
+    std::uint32_t tx = 0;
+    const auto round = [&](Duration trip) {
+        const std::uint64_t packets = congestion.window() / packet;
+        const std::uint32_t first = tx;
+        for (std::uint64_t i = 0; i < packets; ++i) {
+            congestion.on_sent(packet, tx++, false, now);
+        }
+        now += trip;
+        congestion.on_round_trip(trip, trip, std::min(trip, Duration::from_ms(50)));
+        for (std::uint64_t i = 0; i < packets; ++i) {
+            congestion.on_acked(packet, (packets - i) * packet,
+                                first + static_cast<std::uint32_t>(i), tx, now);
+        }
+    };
+    for (int i = 0; i < 4; ++i) {
+        round(Duration::from_ms(50));
+    }
+    const bool starts = congestion.starting() && congestion.queued();
+    const std::uint64_t doubled = congestion.window();
+    round(Duration::from_ms(53)); // less than an eighth more: a matter of who runs when
+    const bool still = congestion.starting();
+    for (int i = 0; i < 2; ++i) {
+        round(Duration::from_ms(62));
+    }
+    assert_true(starts && still && !congestion.starting());
+    assert_true(doubled > 4 * Congestion::initial_window);
+}
+
 void the_window_keeps_its_bounds(void **)
 {
     Congestion congestion;
@@ -181,7 +214,7 @@ void the_window_keeps_its_bounds(void **)
     std::uint32_t tx = 0;
     for (int round = 0; round < 200; ++round) {
         congestion.on_sent(packet, tx++, false, Time::zero());
-        congestion.on_lost(round % 2 == 0 ? 1'000'000 : 0);
+        congestion.on_lost(round % 2 == 0 ? 1'000'000 : 0, tx - 1);
         congestion.on_acked(packet, 10'000'000, tx - 1, tx, Time::zero());
         inside = inside && congestion.window() >= Congestion::least_window &&
                  congestion.window() <= Congestion::most_window;
@@ -233,6 +266,7 @@ int main()
         cmocka_unit_test(loss_by_chance_does_not_stop_it),
         cmocka_unit_test(a_queue_that_runs_over_makes_it_shrink),
         cmocka_unit_test(two_share_a_link),
+        cmocka_unit_test(who_comes_to_a_queue_starts_until_it_grows),
         cmocka_unit_test(the_window_keeps_its_bounds),
         cmocka_unit_test(it_pauses_after_a_burst_and_goes_on),
         cmocka_unit_test(an_acknowledgement_is_asked_for_before_the_window_is_full),

@@ -398,11 +398,76 @@ void a_late_answer_leaves_the_reorder_threshold(void **)
     assert_int_equal(threshold, 3);
 }
 
+enum class Fate : std::uint8_t { late, late_and_twice, lost };
+
+/// The congestion window after a timeout where a queue stands, by what became of the fragment whose
+/// timer expired. \return of what it was before
+double window_after(Fate fate)
+{
+    Config config = quick_config();
+    Two t(0, config);
+    for (End *end : {&t.a, &t.b}) {
+        PathInfo info;
+        info.max_fragment_bytes = 1 << 20;
+        info.unreliable = true;
+        (void)end->peer.add_path(info, t.now);
+    }
+    const auto answer = [&] {
+        t.now += 5_ms;
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now);
+    };
+    const auto exchange = [&] {
+        (void)t.a.submit(false, 1000, 1000, t.now);
+        const auto frames = t.a.pump(t.now);
+        t.now += 5_ms;
+        t.b.take_all(frames, t.now);
+        answer();
+    };
+    const auto window = [&] {
+        return static_cast<double>(t.a.peer.paths()[0].congestion->window());
+    };
+    for (int i = 0; i < 10; ++i) {
+        exchange();
+    }
+    const double before = window();
+    (void)t.a.submit(false, 1000, 1000, t.now);
+    const auto first = t.a.pump(t.now);
+    std::vector<Frame> second;
+    while (second.empty()) {
+        t.now = std::max(t.now, t.a.peer.next_deadline());
+        second = t.a.pump(t.now);
+        std::erase_if(second, [](const Frame &f) { return !f.again; });
+    }
+    if (fate != Fate::lost) {
+        t.b.take_all(first, t.now);
+    }
+    if (fate != Fate::late) {
+        t.now += 1_ms;
+        t.b.take_all(second, t.now);
+    }
+    answer();
+    for (int i = 0; i < 3; ++i) {
+        exchange();
+    }
+    return window() / before;
+}
+
+void only_a_timeout_that_repairs_a_loss_shrinks_the_window(void **)
+{
+    const double late = window_after(Fate::late);
+    const double twice = window_after(Fate::late_and_twice);
+    const double lost = window_after(Fate::lost);
+    assert_true(late >= 1 && twice >= 1);
+    assert_true(lost < 0.8);
+}
+
 } // namespace
 
 int main()
 {
     const CMUnitTest tests[] = {
+        cmocka_unit_test(only_a_timeout_that_repairs_a_loss_shrinks_the_window),
         cmocka_unit_test(an_answer_to_the_first_transmission_tells),
         cmocka_unit_test(two_copies_at_once_after_a_while_tell),
         cmocka_unit_test(a_second_copy_told_of_later_tells),
