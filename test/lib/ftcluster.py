@@ -167,14 +167,15 @@ class Marks:
 
 
 class Cluster:
-    """A cluster for the length of a with statement."""
+    """A cluster for the length of a with statement; mbit is one rate for all rails, or a tuple of one for each."""
 
     def __init__(self, hosts=4, rails=2, ttl=600, mbit=None):
         self.folder = tempfile.mkdtemp(prefix="ftc-")
         self.state = os.path.join(self.folder, "state")
         self._options = ["-n", str(hosts), "--rails", str(rails), "--ttl", str(ttl),
                          "--owner", str(os.getpid())]
-        self._options += ["--mbit", str(mbit)] if mbit else []
+        self._options += ["--mbit", ",".join(map(str, mbit)) if isinstance(mbit, tuple) else str(mbit)] \
+            if mbit else []
         self._marks = 0
 
     def __enter__(self):

@@ -37,6 +37,10 @@ def main(argv, script):
         return 1
 
 
+def numbers(text):
+    return [int(word) for word in text.split(",")]
+
+
 def default_state():
     return (os.environ.get("FT_CLUSTER_STATE")
             or os.path.join(tempfile.gettempdir(), f"ompi-ft-cluster-{os.getuid()}"))
@@ -59,8 +63,9 @@ def parser():
     one = sub("up", do_up, "start the cluster")
     one.add_argument("-n", type=int, default=4, metavar="N", help="hosts (default 4)")
     one.add_argument("--rails", type=int, default=2, help="MPI networks (default 2)")
-    one.add_argument("--mbit", type=int, metavar="N", help="what a rail carries to a host, in "
-                     "Mbit/s (default: what the machine can)")
+    one.add_argument("--mbit", type=numbers, metavar="N[,N...]", help="what a rail carries to a "
+                     "host, in Mbit/s: one number for all, or one for each (default: what the "
+                     "machine can)")
     one.add_argument("--slots", type=int, default=2, help="slots of a host (default 2)")
     one.add_argument("--owner", type=int, metavar="PID",
                      help="take the cluster down when this process ends")
@@ -106,6 +111,9 @@ def parser():
     one = fault(sub, "lose", do_lose, "lose some packets at random")
     one.add_argument("--rate", type=float, required=True, help="part of the packets, 0..1")
     direction(one)
+
+    one = fault(sub, "rate", do_rate, "change what a rail carries to a host; heal leaves it")
+    one.add_argument("mbit", type=int, metavar="MBIT", help="Mbit/s")
 
     one = sub("kill", do_kill, "a host loses its power")
     one.add_argument("host", metavar="HOST")
@@ -245,6 +253,11 @@ def do_lose(options):
     client.Cluster(options.state).ask(
         "lose", host=options.host, rail=options.rail, rate=options.rate,
         direction=options.direction)
+
+
+def do_rate(options):
+    client.Cluster(options.state).ask("rate", host=options.host, rail=options.rail,
+                                      mbit=options.mbit)
 
 
 def do_kill(options):

@@ -12,6 +12,23 @@ MAX_MBIT = 100000
 MAX_STATE_LENGTH = 80
 
 
+def rate(mbit):
+    """A rate that a rail can have; raises ValueError."""
+    if not 1 <= mbit <= MAX_MBIT:
+        raise ValueError(f"the rate of a rail must be 1..{MAX_MBIT} Mbit/s, not {mbit}")
+    return mbit
+
+
+def rates(mbit, rails):
+    """The rate of each rail, from None, one for all, or one for each."""
+    if not mbit:
+        return []
+    each = list(map(rate, mbit if isinstance(mbit, (list, tuple)) else [mbit]))
+    if len(each) not in (1, rails):
+        raise ValueError(f"{len(each)} rates for {rails} rails: give one for all, or one for each")
+    return each * rails if len(each) == 1 else each
+
+
 class Plan:
     """What a cluster of n hosts with r rails looks like.
 
@@ -29,10 +46,8 @@ class Plan:
             raise ValueError(
                 f"the state folder's path is longer than {MAX_STATE_LENGTH} bytes, which "
                 f"sockets do not allow; name a shorter one with --state: {state}")
-        if mbit is not None and not 1 <= mbit <= MAX_MBIT:
-            raise ValueError(f"the rate of a rail must be 1..{MAX_MBIT} Mbit/s, not {mbit}")
         self.state = state
-        self.mbit = mbit
+        self.mbit = rates(mbit, rails)
         self.hosts = [f"n{i}" for i in range(hosts)]
         self.rails = [str(r) for r in range(rails)]
         self.networks = [MANAGEMENT] + self.rails

@@ -12,7 +12,7 @@ import signal
 import time
 import traceback
 
-from . import faults, host as host_module, linux, wire
+from . import faults, host as host_module, linux, plan as plan_module, wire
 
 BOOT_DEADLINE = 20.0
 
@@ -102,13 +102,17 @@ class Switch:
             faults.run(["ip", "link", "set", port_name, "master",
                         self.plan.bridge(network), "up"])
             if self.plan.mbit and network in self.plan.rails:
-                # A bucket of several super-packets, or segmentation offload starves in it.
-                faults.run(["tc", "qdisc", "add", "dev", port_name, "root", "tbf", "rate",
-                            f"{self.plan.mbit}mbit", "burst", "512kb", "latency", "20ms"])
+                self._shape("add", port_name, self.plan.mbit[self.plan.rails.index(network)])
             port = faults.Port(port_name)
             port.forget()
             port.create()
             machine.ports[network] = port
+
+    @staticmethod
+    def _shape(how, port_name, mbit):
+        # A bucket of several super-packets, or segmentation offload starves in it.
+        faults.run(["tc", "qdisc", how, "dev", port_name, "root", "tbf", "rate",
+                    f"{mbit}mbit", "burst", "512kb", "latency", "20ms"])
 
     def reap(self):
         """Collect ended children; a host's end is noted."""
@@ -130,7 +134,7 @@ class Switch:
         """Fulfil one request; returns the answer."""
         operations = {
             "status": self._status, "cut": self._cut, "heal": self._heal,
-            "corrupt": self._corrupt, "lose": self._lose, "counters": self._counters,
+            "corrupt": self._corrupt, "lose": self._lose, "rate": self._rate, "counters": self._counters,
             "kill": self._kill, "boot": lambda r: self.boot(self._machine(r).name),
             "freeze": lambda r: self._signal_all(r, signal.SIGSTOP),
             "thaw": lambda r: self._signal_all(r, signal.SIGCONT),
@@ -203,6 +207,13 @@ class Switch:
     def _lose(self, request):
         _, port = self._port(request)
         port.set(request.get("direction", "both"), "lose", float(request["rate"]))
+        return {}
+
+    def _rate(self, request):
+        _, port = self._port(request)
+        if str(request["rail"]) not in self.plan.rails:
+            raise RequestError("only rails have a rate")
+        self._shape("replace", port.name, plan_module.rate(int(request["mbit"])))
         return {}
 
     def _counters(self, _request):

@@ -34,6 +34,10 @@ void saturating_increment(std::uint8_t &value)
 /// A path's bandwidth is believed for so long without a new measurement, so that load follows a
 /// change within a second.
 constexpr base::Duration explore_interval = base::Duration::from_ms(500);
+/// A measurement takes so many fragments of full size, or so long: a network that lets a short
+/// burst pass faster than it carries in the long run (a token bucket) must not be believed.
+constexpr unsigned measured_fragments = 4;
+constexpr base::Duration measured_for = base::Duration::from_ms(250);
 /// What spurious timeouts have taught is halved after so long without another.
 constexpr base::Duration relax_interval = base::Duration::from_s(5);
 /// ... and is never more than so many rto_min: a peer that computes for a minute must not teach to
@@ -318,26 +322,42 @@ void PathSet::on_error(PathId id, base::Time now)
 
 void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
 {
+    // What is acknowledged at one moment came in some time before it: an interval runs from one
+    // such moment, exclusive, to another, inclusive, and is closed when the next one comes.
     Path &path = paths_[id];
-    const bool loaded = path.in_flight >= loaded_bytes;
-    if (!path.rate_start.is_never()) {
-        path.rate_bytes += bytes;
-        const base::Duration elapsed = now - path.rate_start;
-        if (elapsed >= std::max(path.rtt.smoothed(), base::Duration::from_ms(1))) {
+    if (!path.rate_start.is_never() && now != path.rate_last) {
+        const base::Duration elapsed = path.rate_last - path.rate_start;
+        const std::uint64_t enough = std::uint64_t{measured_fragments} *
+                                     std::min(config_.fragment_bytes, path.info.max_fragment_bytes);
+        if (elapsed >= std::max(path.rtt.smoothed(), base::Duration::from_ms(1)) &&
+            path.rate_bytes > 0 && (path.rate_bytes >= enough || elapsed >= measured_for)) {
             const double rate =
                 static_cast<double>(path.rate_bytes) / static_cast<double>(elapsed.ns());
-            path.bandwidth += (rate - path.bandwidth) / 4;
-            path.rate_start = base::Time::never();
+            // What the transport said of itself may be far off; the first look at it holds.
+            const bool guessed = path.bandwidth == path.info.bandwidth;
+            path.bandwidth = guessed ? rate : (path.bandwidth + rate) / 2;
+            path.rate_start = path.rate_last;
+            path.rate_bytes = 0;
             path.rate_at = now;
             explore(id, now);
         }
+        if (path.rate_drained) {
+            path.rate_start = base::Time::never();
+        }
     }
-    if (!loaded) {
-        path.rate_start = base::Time::never();
-    } else if (path.rate_start.is_never()) {
+    if (path.rate_start.is_never()) {
         path.rate_start = now;
         path.rate_bytes = 0;
+    } else if (now != path.rate_start) {
+        path.rate_bytes += bytes;
     }
+    path.rate_last = now;
+    // Less than the way itself holds: the program is the limit.
+    const auto way = path.rtt.has_sample()
+                         ? static_cast<double>(path.rtt.minimum().ns()) * path.bandwidth
+                         : static_cast<double>(loaded_bytes);
+    path.rate_drained = static_cast<double>(path.in_flight) <
+                        std::clamp(2 * way, 1.0, static_cast<double>(loaded_bytes));
 }
 
 void PathSet::explore(PathId measured, base::Time now) noexcept

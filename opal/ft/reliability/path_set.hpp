@@ -43,10 +43,11 @@ struct Path {
     std::uint8_t confirms = 0; ///< probe replies in a row while probing
     std::uint8_t flaps = 0;    ///< times it was taken out, saturating; sets the hold-down
     bool probe_in_flight = false;
-    bool looked = false;    ///< the answer to its probe was looked for once more
-    bool any_acked = false; ///< largest_acked_tx means something
-    bool any_echo = false;  ///< largest_acked_stamp means something
-    bool pausing = false;   ///< keeps its pace
+    bool looked = false;       ///< the answer to its probe was looked for once more
+    bool any_acked = false;    ///< largest_acked_tx means something
+    bool any_echo = false;     ///< largest_acked_stamp means something
+    bool pausing = false;      ///< keeps its pace
+    bool rate_drained = false; ///< less than what counts as a load was left at rate_last
     std::uint32_t next_tx = 0;
     std::uint32_t probe_nonce = 0;    ///< of the newest probe: when it was sent, in stamps
     std::uint32_t answered_nonce = 0; ///< newest one answered, or no longer of interest
@@ -62,7 +63,8 @@ struct Path {
     base::Time sampled_at{};                ///< when the newest of them was measured
     RttEstimator completion;                ///< local completions
     double bandwidth = 0.1;                 ///< measured, bytes per ns
-    base::Time rate_start{};                ///< start of the loaded window that is being measured
+    base::Time rate_start{};                ///< start of the loaded interval that is being measured
+    base::Time rate_last{};                 ///< ... and its end so far
     std::uint64_t rate_bytes = 0;           ///< acknowledged in it
     base::Time rate_at{};                   ///< newest measurement, or look at another's
     base::Time next_probe{};

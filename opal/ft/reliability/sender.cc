@@ -334,7 +334,7 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
             path.in_flight -= bytes;
             ++path.fragments_acked;
             // Karn: after a retransmission nobody knows which copy came; then only the echo speaks
-            // for a path.
+            // for a path, and no bytes do for its bandwidth.
             if (record.tries == 1) {
                 if (!path.any_acked || tx_diff(record.tx, path.largest_acked_tx) > 0) {
                     path.any_acked = true;
@@ -342,8 +342,8 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
                 }
                 note_heard(record.stamp);
                 paths_.on_alive(record.path, now);
+                paths_.on_acked_bytes(record.path, bytes, now);
             }
-            paths_.on_acked_bytes(record.path, bytes, now);
         } else {
             ++counters_.acknowledged_late;
             v.lost_mask_ &= ~base::bit(index);

@@ -84,7 +84,7 @@ void a_path_that_was_never_measured_gets_a_share(void **)
             f.set.on_acked_bytes(0, 1, at); // the loaded window begins
             f.set.on_acked_bytes(0, 20'000'000, at + Duration::from_ms(2));
             f.set[0].in_flight = 0;
-            f.set.on_acked_bytes(0, 1, at + Duration::from_ms(2)); // and ends
+            f.set.on_acked_bytes(0, 1, at + Duration::from_ms(3)); // and ends
         };
         const Time start = Time::zero() + Duration::from_s(10);
         measure(start);
@@ -98,6 +98,57 @@ void a_path_that_was_never_measured_gets_a_share(void **)
     assert_true(first > 1.0 && first < 1.5);
     assert_true(early == 0.01);
     assert_true(late > 1.0 && late < 1.5);
+}
+
+/// A token bucket lets pass what it has saved up, and what is acknowledged at one moment did not
+/// come in that moment.
+void what_comes_at_once_is_not_taken_for_a_rate(void **)
+{
+    double burst = 0;
+    double at_one_moment = 0;
+    double slow = 0;
+    double idle = 0;
+    {
+        Fixture f(1);
+        const std::uint64_t fragment =
+            std::min(f.config.fragment_bytes, f.set[0].info.max_fragment_bytes);
+        const auto in_time = [&fragment](double rate) { // for one fragment
+            return Duration::from_ns(
+                static_cast<std::int64_t>(static_cast<double>(fragment) / rate));
+        };
+        f.set[0].bandwidth = 0.01;
+        f.set[0].in_flight = 1 << 20;
+        for (int i = 0; i < 3; ++i) { // at some 20 bytes per ns, but not for long
+            f.set.on_acked_bytes(0, fragment, f.now);
+            f.now += 3_us;
+        }
+        burst = f.set[0].bandwidth;
+        for (int i = 0; i < 200; ++i) {
+            f.now += in_time(0.001) * 4;
+            for (int together = 0; together < 4; ++together) {
+                f.set.on_acked_bytes(0, fragment, f.now);
+            }
+        }
+        at_one_moment = f.set[0].bandwidth;
+        for (int i = 0; i < 800; ++i) {
+            f.now += in_time(0.0001);
+            f.set.on_acked_bytes(0, fragment, f.now);
+        }
+        slow = f.set[0].bandwidth;
+        f.set[0].in_flight = 0; // it has no more to do for a while
+        f.set.on_acked_bytes(0, fragment, f.now + 1_us);
+        f.now += 100_s;
+        f.set[0].in_flight = 1 << 20;
+        for (int i = 0; i < 3; ++i) {
+            f.now += in_time(0.0001);
+            f.set.on_acked_bytes(0, fragment, f.now);
+        }
+        idle = f.set[0].bandwidth;
+    }
+    assert_true(burst == 0.01);
+    assert_true(at_one_moment > 0.00099 && at_one_moment < 0.00101);
+    assert_true(slow > 0.000099 && slow < 0.000101);
+    assert_true(idle > 0.000099 && idle < 0.000101);
 }
 
 void a_suspect_path_waits_until_no_other_is_up(void **)
@@ -504,6 +555,7 @@ int main()
         cmocka_unit_test(a_peer_that_falls_silent_loses_no_path),
         cmocka_unit_test(a_sign_of_life_clears_a_suspect),
         cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
+        cmocka_unit_test(what_comes_at_once_is_not_taken_for_a_rate),
         cmocka_unit_test(a_path_returns_after_replies_and_its_hold_down_which_doubles),
         cmocka_unit_test(a_connection_that_is_reset_again_and_again_is_held_down_longer),
         cmocka_unit_test(only_a_path_that_is_lost_ends_a_hold_down),

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Two rails of unlike rates between two hosts, under pml/dr.
+
+The kernel gives each rail its rate (a token bucket at the switch's port).  What
+each path was given is counted by the program through MPI_T, batch by batch, so
+nothing is told by the time that anything takes: a wait ends with the batch in
+which the load has moved.
+"""
+
+import os
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+
+import ftcluster  # noqa: E402
+from fttap import check, comment, main  # noqa: E402
+
+DR = {"pml": "dr", "btl": "tcp,self", "pml_dr_stats": 2}
+DEADLINE = 80
+FAST, SLOW = 400, 100  # Mbit/s
+BATCH = 16  # MiB
+RECEIVER = "n1"
+
+
+class Batch:
+    """What rank 0 told after a batch."""
+
+    def __init__(self, event):
+        self.time, text = event
+        words = text.split()
+        unit = words.index("MB/s")
+        self.bytes = [float(word) for word in words[words.index("bytes") + 1:unit]]
+        self.rates = [float(word) for word in words[unit + 1:]]
+
+
+class Stream:
+    """One run of `rails`."""
+
+    def __init__(self, cluster):
+        self.marks = cluster.marks()
+        self.enough = self.marks.path + ".enough"
+        self.end = time.monotonic() + DEADLINE
+        options = [word for name, value in DR.items() for word in ("--mca", name, value)]
+        self.run = cluster.mpirun("-np", 2, "--map-by", "node", *options, ftcluster.program("rails"),
+                                  self.marks.path, self.enough, deadline=DEADLINE,
+                                  env=ftcluster.component_env())
+
+    def batch(self):
+        event = self.marks.wait(lambda text: text.startswith("batch "), self.end, self.run)
+        if event is None:
+            self.fail("no more batches came")
+        return Batch(event)
+
+    def share(self, batches):
+        """The part of the bytes of so many batches from now on that rail 0 was given."""
+        first = self.batch()
+        for _ in range(batches):
+            last = self.batch()
+        given = [b - a for a, b in zip(first.bytes, last.bytes)]
+        share = given[0] / sum(given)
+        rate = batches * BATCH * 8.388608 / (last.time - first.time)
+        comment(f"rail 0 has {share:.3f} of {batches} batches, {rate:.0f} Mbit/s in all; believed "
+                + ", ".join(f"{8 * one:.0f}" for one in last.rates[:2]) + " Mbit/s")
+        return share
+
+    def until(self, wanted, what):
+        """Wait until the share of two batches is as wanted."""
+        began = time.monotonic()
+        while not wanted(self.share(2)):
+            pass
+        comment(f"{what} after {time.monotonic() - began:.1f} s")
+
+    def fail(self, why):
+        self.run.stop()
+        self.run.tell(60)
+        raise AssertionError(why)
+
+    def finish(self):
+        with open(self.enough, "w", encoding="ascii"):
+            pass
+        while self.marks.wait(lambda _: True, self.end, self.run) is not None:
+            pass
+        code = self.run.wait()
+        if code != 0 or "rails: 0 wrong" not in self.run.out:
+            self.fail(f"exit code {code}")
+        for line in self.run.err.splitlines():
+            if "state=" in line and "rank 0" in line:
+                comment(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.run.stop()
+        self.marks.close()
+
+
+def in_proportion_and_back():
+    """load goes over two unlike rails in proportion to their rates, and follows when these change"""
+    with ftcluster.Cluster(hosts=2, mbit=(FAST, SLOW)) as cluster, Stream(cluster) as stream:
+        # In proportion it were 0.8; half and half is what no measurement would give.
+        stream.until(lambda share: 0.7 < share < 0.9, "in proportion")
+        shares = sorted(stream.share(3) for _ in range(5))
+        check(0.65 < shares[2] < 0.95, f"rail 0 has {shares[2]} of the bytes, 0.8 were in proportion")
+        for rail, mbit in (("0", SLOW), ("1", FAST)):
+            cluster.tool("rate", RECEIVER, rail, mbit)
+        stream.until(lambda share: share < 0.35, "changed places")
+        for rail, mbit in (("0", FAST), ("1", SLOW)):
+            cluster.tool("rate", RECEIVER, rail, mbit)
+        stream.until(lambda share: share > 0.65, "changed places again")
+        stream.finish()
+
+
+if __name__ == "__main__":
+    main([in_proportion_and_back])
