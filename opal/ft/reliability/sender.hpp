@@ -182,9 +182,9 @@ class Sender {
     std::uint64_t gaps_at_spurious_ = 0; ///< retransmitted_gap when a spurious one was last told
     bool any_heard_ = false;             ///< newest_heard_ means something
     bool duplicates_told_ = false;       ///< the acknowledgement at hand tells of more duplicates
-    std::uint32_t newest_told_ = 0;      ///< its echo; 0: none
     bool urgent_ = false;      ///< a timer expired: one fragment goes out whatever the windows say
     std::uint8_t backoff_ = 0; ///< of the whole peer; 0 again at every progress
+    std::uint32_t newest_told_ = 0; ///< echo of the acknowledgement at hand; 0: none
     base::Time next_deadline_ = base::Time::never();
 };
 
