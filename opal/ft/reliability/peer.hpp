@@ -221,8 +221,8 @@ class Peer {
     Sender sender_;
     Receiver receiver_;
     std::vector<Reply> replies_;
-    std::size_t events_told_ = 0;
-    std::size_t events_followed_ = 0;
+    std::uint32_t events_told_ = 0;
+    std::uint32_t events_followed_ = 0;
     base::Time silent_since_{}; ///< the later of: last fragment heard, first submission after quiet
     base::Time last_look_ = base::Time::never(); ///< when silence beyond give_up becomes a verdict
     bool unreachable_ = false;

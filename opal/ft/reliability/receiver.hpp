@@ -129,13 +129,13 @@ class Receiver {
     std::uint32_t next_order_ = 0;
     std::uint32_t spurious_ = 0;
     std::uint32_t owed_ = 0; ///< VFRAGs or duplicates not yet acknowledged
+    std::uint32_t echo_stamp_ = 0;
     base::Time ack_at_ = base::Time::never();
     bool ack_now_ = false;
     bool selective_ = false; ///< there is more to say than the cumulative number
     PathId arrival_ = no_path;
     bool echo_valid_ = false;
     std::uint8_t echo_path_ = 0;
-    std::uint32_t echo_stamp_ = 0;
     base::Time echo_at_{};
 };
 
