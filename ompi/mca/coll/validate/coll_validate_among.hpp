@@ -12,6 +12,13 @@ using Comm = ompi_communicator_t *;
 using Base = mca_coll_base_module_t *;
 using Request = ompi_request_t **;
 
+/// What a process brings to a collective that gathers.
+struct Block {
+    const void *bytes;
+    int count;
+    Type type;
+};
+
 /// One call among the survivors.
 class Among {
   public:
@@ -143,6 +150,19 @@ class Among {
         pack_blocks(module_.record->survivor_runs(), count, type, static_cast<const char *>(from),
                     into);
         return into;
+    }
+    /// What this process brings: `from`, or with MPI_IN_PLACE its block of `into`.
+    Block own_block(const void *from, int send_count, Type send_type, const void *into, int count,
+                    Type type) const
+    {
+        if (from != MPI_IN_PLACE) {
+            return {from, send_count, send_type};
+        }
+        ptrdiff_t lower = 0;
+        ptrdiff_t extent = 0;
+        ompi_datatype_get_extent(type, &lower, &extent);
+        return {static_cast<const char *>(into) + extent * count * module_.comm->c_my_rank, count,
+                type};
     }
     /// When the call has succeeded, the blocks in `from` are put where the program wants them.
     void unpack_later(char *from, void *into, int count, Type type)

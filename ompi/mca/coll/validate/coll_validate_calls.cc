@@ -116,8 +116,18 @@ int late_gather(Module &m, Request request, const void *from, int send_count, Ty
                 void *into, int count, Type type, int root) noexcept
 {
     return survive_rooted(m, root, request, [&](Among &among, int to) {
+        const bool here = among.here(root);
+        if (among.small(here ? count : send_count, here ? type : send_type)) {
+            if (!here) {
+                return FT_CALL(gather, from, send_count, send_type, into, count, type, to);
+            }
+            const Block own = among.own_block(from, send_count, send_type, into, count, type);
+            char *heard = among.room(among.scratch().bytes, count, type);
+            among.unpack_later(heard, into, count, type);
+            return FT_CALL(gather, own.bytes, own.count, own.type, heard, count, type, to);
+        }
         Scratch &s = among.scratch();
-        if (among.here(root) && !among.spread(0, count)) {
+        if (here && !among.spread(0, count)) {
             return among.refuse(MPI_ERR_COUNT, request);
         }
         return FT_CALL(gatherv, from, send_count, send_type, into, s.counts[0].data(),
@@ -171,6 +181,12 @@ int late_allgather(Module &m, Request request, const void *from, int send_count,
                    void *into, int count, Type type) noexcept
 {
     return survive(m, request, [&](Among &among) {
+        if (among.small(count, type)) {
+            const Block own = among.own_block(from, send_count, send_type, into, count, type);
+            char *heard = among.room(among.scratch().bytes, count, type);
+            among.unpack_later(heard, into, count, type);
+            return FT_CALL(allgather, own.bytes, own.count, own.type, heard, count, type);
+        }
         Scratch &s = among.scratch();
         if (!among.spread(0, count)) {
             return among.refuse(MPI_ERR_COUNT, request);
