@@ -40,14 +40,14 @@ std::vector<ProcessId> ids_of(ompi_group_t *group)
 }
 
 /// What an engine hears of failures.
-void tell(consensus::Agreement &engine, const RankSet &confirmed, const RankSet &suspected,
+void tell(consensus::LazyAgreement &agreement, const RankSet &confirmed, const RankSet &suspected,
           Actions &actions)
 {
     if (!confirmed.empty()) {
-        engine.on_suspects(confirmed, Certainty::confirmed, actions);
+        agreement.on_suspects(confirmed, Certainty::confirmed, actions);
     }
     if (!suspected.empty()) {
-        engine.on_suspects(suspected, Certainty::unconfirmed, actions);
+        agreement.on_suspects(suspected, Certainty::unconfirmed, actions);
     }
 }
 
@@ -204,8 +204,8 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
     }
     for (const std::uint32_t sequence : sequences) {
         if (Call *call = find_call(sequence); call != nullptr) {
-            drive(*call, [&](consensus::Agreement &engine, Actions &actions) {
-                tell(engine, confirmed, suspected, actions);
+            drive(*call, [&](consensus::LazyAgreement &agreement, Actions &actions) {
+                tell(agreement, confirmed, suspected, actions);
             });
         }
     }
@@ -267,15 +267,15 @@ Record::Call &Record::call(std::uint32_t sequence, Semantics wanted)
     call.semantics = wanted;
     call.done = nullptr;
     call.over = false;
-    call.engine.emplace(self_, consensus::InstanceId{0, sequence}, settings, shape_);
+    call.agreement.begin(self_, consensus::InstanceId{0, sequence}, settings, shape_);
     auto at = calls_.end();
     while (at != calls_.begin() && (*std::prev(at))->sequence > sequence) {
         --at;
     }
     calls_.insert(at, std::move(fresh));
     if (!dead_.empty() || !unconfirmed_.empty()) {
-        drive(call, [&](consensus::Agreement &engine, Actions &actions) {
-            tell(engine, dead_, unconfirmed_, actions);
+        drive(call, [&](consensus::LazyAgreement &agreement, Actions &actions) {
+            tell(agreement, dead_, unconfirmed_, actions);
         });
     }
     return call;
@@ -287,7 +287,7 @@ void Record::drive(Call &mine, Input input)
     // Carrying one input's actions out may bring the next input.
     Actions actions;
     actions.swap(actions_);
-    input(*mine.engine, actions);
+    input(mine.agreement, actions);
     carry_out(mine, actions);
     actions.clear();
     actions.swap(actions_);
@@ -296,8 +296,28 @@ void Record::drive(Call &mine, Input input)
 void Record::agree(const Brought &brought, std::function<void(const Value &)> done)
 {
     service().take_news();
+    retire();
     Call &mine = call((*next_sequence_)++, brought.semantics);
     mine.done = std::move(done);
+    const std::uint32_t sequence = mine.sequence;
+    try {
+        begin(mine, brought);
+    } catch (...) {
+        if (Call *broken = find_call(sequence); broken != nullptr) {
+            broken->done = nullptr; // the caller hears of it, and may be gone when it is decided
+        }
+        throw;
+    }
+}
+
+void Record::begin(Call &mine, const Brought &brought)
+{
+    consensus::PlainSteps steps;
+    if (dead_.empty() && unconfirmed_.empty() && acknowledged.empty() && recognised_.empty() &&
+        mine.agreement.start_plain(brought.flags, steps)) {
+        carry_out(mine, steps);
+        return;
+    }
     consensus::Contribution contribution;
     contribution.suspects = failed();
     contribution.unconfirmed = unconfirmed_;
@@ -305,18 +325,9 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
     if (brought.acknowledged) {
         contribution.acknowledged = acknowledged.united(recognised_);
     }
-    retire();
-    const std::uint32_t sequence = mine.sequence;
-    try {
-        drive(mine, [&](consensus::Agreement &engine, Actions &actions) {
-            engine.start(contribution, actions);
-        });
-    } catch (...) {
-        if (Call *broken = find_call(sequence); broken != nullptr) {
-            broken->done = nullptr; // the caller hears of it, and may be gone when it is decided
-        }
-        throw;
-    }
+    drive(mine, [&](consensus::LazyAgreement &agreement, Actions &actions) {
+        agreement.start(contribution, actions);
+    });
 }
 
 bool Record::on_letter(const Letter &letter)
@@ -335,26 +346,52 @@ bool Record::on_letter(const Letter &letter)
         }
         return true;
     }
-    const auto message = consensus::decode(letter.body, size());
-    if (!message || message->instance.context != 0) {
+    consensus::InstanceId instance;
+    consensus::PlainStep step;
+    std::optional<consensus::Message> message;
+    const bool plain = consensus::decode_plain(letter.body, instance, step);
+    if (!plain) {
+        message = consensus::decode(letter.body, size());
+        if (!message) {
+            return true;
+        }
+        instance = message->instance;
+    }
+    if (instance.context != 0) {
         return true;
     }
-    const std::uint32_t sequence = message->instance.sequence;
-    Call *mine = find_call(sequence);
+    Call *mine = find_call(instance.sequence);
     if (mine == nullptr) {
-        if (sequence < *next_sequence_) {
+        if (instance.sequence < *next_sequence_) {
             return true; // all have returned from it
         }
         if (comm_ == nullptr && !guest_) {
             return false; // of one that is to come with the same name
         }
-        mine = &call(sequence,
+        mine = &call(instance.sequence,
                      letter.topic == Topic::loose_agreement ? Semantics::loose : Semantics::strict);
     }
-    drive(*mine, [&](consensus::Agreement &engine, Actions &actions) {
-        engine.on_message(from, *message, actions);
+    if (plain) {
+        consensus::PlainSteps steps;
+        if (mine->agreement.on_plain(from, step, steps)) {
+            carry_out(*mine, steps);
+            return true;
+        }
+        message = consensus::message_of(instance, step);
+    }
+    drive(*mine, [&](consensus::LazyAgreement &agreement, Actions &actions) {
+        agreement.on_message(from, *message, actions);
     });
     return true;
+}
+
+void Record::carry_out(Call &mine, const consensus::PlainSteps &steps)
+{
+    const consensus::InstanceId instance{0, mine.sequence};
+    for (const auto &[to, step] : steps) {
+        service().send(route(to), topic_of(mine.semantics), key_, instance, step);
+    }
+    conclude(mine);
 }
 
 void Record::carry_out(Call &mine, const Actions &actions)
@@ -369,7 +406,14 @@ void Record::carry_out(Call &mine, const Actions &actions)
     if (stop) {
         service().stop_self(); // behind the answers that had to leave
     }
-    if (mine.over || !mine.done || mine.engine->decision() == nullptr) {
+    conclude(mine);
+}
+
+/// Tells of the decision, if there is one that has not been told.
+void Record::conclude(Call &mine)
+{
+    const Value *decision = mine.agreement.decision();
+    if (decision == nullptr || mine.over || !mine.done) {
         return;
     }
     mine.over = true;
@@ -377,7 +421,7 @@ void Record::carry_out(Call &mine, const Actions &actions)
     // It may begin another agreement, which may give this one's place away.
     const auto done = std::move(mine.done);
     mine.done = nullptr;
-    const Value value = *mine.engine->decision();
+    const Value value = *decision;
     done(value);
 }
 
@@ -402,6 +446,9 @@ std::size_t Record::contexts_for(const RankSet &failed_set) const
 
 void Record::adopt(const RankSet &failed_set, const std::vector<std::uint32_t> &contexts)
 {
+    if (failed_set.empty() && recognised_.empty() && heard_.empty()) {
+        return; // nearly always
+    }
     for (const Rank member : failed_set.members()) {
         process::set_standing(context_, standing_index(member), process::Standing::recognised);
     }

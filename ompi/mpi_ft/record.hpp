@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ompi/mpi_ft/post.hpp"
-#include "opal/ft/consensus/agreement.hpp"
+#include "opal/ft/consensus/lazy_agreement.hpp"
 #include "opal/process/deaths.hpp"
 
 namespace ft::validate {
@@ -159,7 +159,7 @@ class Record {
     void take_members();
     struct Call {
         std::uint32_t sequence = 0;
-        std::optional<consensus::Agreement> engine;
+        consensus::LazyAgreement agreement;
         Semantics semantics = Semantics::strict;
         std::function<void(const Value &)> done;
         bool over = false; ///< decided, and told so
@@ -172,6 +172,9 @@ class Record {
     template <class Input>
     void drive(Call &mine, Input input);
     void carry_out(Call &mine, const consensus::Actions &actions);
+    void carry_out(Call &mine, const consensus::PlainSteps &steps);
+    void conclude(Call &mine);
+    void begin(Call &mine, const Brought &brought);
     void retire();
     /// \return no_rank when it is none
     Rank member_of(ProcessId process) const;

@@ -40,6 +40,8 @@ class Service {
     /// Posts a letter; to nobody when there is no way any more.
     void send(const Route &to, Topic topic, std::uint64_t key);
     void send(const Route &to, Topic topic, std::uint64_t key, const consensus::Message &message);
+    void send(const Route &to, Topic topic, std::uint64_t key,
+              const consensus::InstanceId &instance, const consensus::PlainStep &step);
     Post &post() { return post_; }
 
     /// A communicator comes to be, and goes.

@@ -28,7 +28,8 @@ int adopt(Record &record, const Agreed &agreed, int *outcount)
 {
     const Lock lock;
     record.adopt(agreed.value.failed, agreed.contexts);
-    *outcount = static_cast<int>(record.ranks_in(agreed.value.failed).size());
+    const RankSet &failed = agreed.value.failed;
+    *outcount = failed.empty() ? 0 : static_cast<int>(record.ranks_in(failed).size());
     return MPI_SUCCESS;
 }
 

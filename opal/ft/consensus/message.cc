@@ -257,39 +257,68 @@ std::vector<std::byte> encode(const Message &m)
 
 namespace {
 
-/// A step of an exchange without failures, which is nearly every message: the fixed part, stage and
-/// step, flags if there are any.
 bool plain(const Message &m)
 {
     return m.kind == Kind::exchange && m.suspects.empty() && m.unconfirmed.empty() &&
            m.acknowledged.empty() && !m.number && !m.seen && !m.below && !m.accepted && !m.ok;
 }
 
-void encode_plain(const Message &m, std::vector<std::byte> &bytes)
+} // namespace
+
+std::size_t encode_plain(const InstanceId &instance, const PlainStep &step,
+                         std::span<std::byte, longest_plain> bytes)
 {
-    const bool flags = m.flags != no_flags;
-    std::array<std::byte, 26> all;
-    WireWriter out(all);
+    const bool flags = step.flags != no_flags;
+    WireWriter out(bytes);
     out.u8(version);
-    out.u8(static_cast<std::uint8_t>(m.kind));
+    out.u8(static_cast<std::uint8_t>(Kind::exchange));
     out.u16(flags ? has_step | has_flags : has_step);
-    out.u64(m.instance.context);
-    out.u32(m.instance.sequence);
-    out.u8(static_cast<std::uint8_t>(m.stage));
-    out.u8(m.step);
-    out.u64(m.flags);
-    bytes.insert(bytes.end(), all.begin(), flags ? all.end() : all.end() - sizeof m.flags);
+    out.u64(instance.context);
+    out.u32(instance.sequence);
+    out.u8(static_cast<std::uint8_t>(step.stage));
+    out.u8(step.step);
+    out.u64(step.flags);
+    return flags ? longest_plain : longest_plain - sizeof step.flags;
 }
 
-} // namespace
+bool decode_plain(std::span<const std::byte> bytes, InstanceId &instance, PlainStep &step)
+{
+    WireReader in(bytes);
+    const unsigned seen_version = in.u8();
+    const unsigned kind = in.u8();
+    const unsigned bits = in.u16();
+    if (seen_version != version || kind != static_cast<unsigned>(Kind::exchange) ||
+        (bits & ~static_cast<unsigned>(has_flags)) != has_step) {
+        return false;
+    }
+    instance.context = in.u64();
+    instance.sequence = in.u32();
+    const unsigned stage = in.u8();
+    step.stage = static_cast<Stage>(stage);
+    step.step = in.u8();
+    step.flags = (bits & has_flags) != 0 ? in.u64() : no_flags;
+    return in.complete() && stage <= static_cast<unsigned>(Stage::commit) && step.step <= no_step;
+}
+
+Message message_of(const InstanceId &instance, const PlainStep &step)
+{
+    Message message(Kind::exchange);
+    message.instance = instance;
+    message.stage = step.stage;
+    message.step = step.step;
+    message.flags = step.flags;
+    return message;
+}
 
 void encode(const Message &m, std::vector<std::byte> &bytes)
 {
+    const std::size_t before = bytes.size();
     if (plain(m)) {
-        encode_plain(m, bytes);
+        std::array<std::byte, longest_plain> all;
+        const std::size_t count = encode_plain(m.instance, {m.stage, m.step, m.flags}, all);
+        bytes.insert(bytes.end(), all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
         return;
     }
-    const std::size_t before = bytes.size();
     bytes.resize(before + length(m));
     WireWriter out(std::span<std::byte>(bytes).subspan(before));
     out.u8(version);

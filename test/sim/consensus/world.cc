@@ -126,7 +126,7 @@ void World::step(const Event &event)
     }
     record(event, message);
     Time now = std::max(event.at, busy_[event.to]);
-    Agreement &engine = engines_[event.to];
+    LazyAgreement &engine = engines_[event.to];
     actions_.clear();
     switch (event.kind) {
     case Event::Kind::die:

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "opal/ft/base/rng.hpp"
-#include "opal/ft/consensus/agreement.hpp"
 #include "opal/ft/consensus/describe.hpp"
+#include "opal/ft/consensus/lazy_agreement.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -136,7 +136,7 @@ class World {
 
     const Plan &plan_;
     ft::base::Rng rng_;
-    std::vector<Agreement> engines_;
+    std::vector<LazyAgreement> engines_;
     std::vector<Time> busy_;
     std::vector<Message> slots_;
     std::vector<std::uint32_t> free_;

@@ -1,0 +1,135 @@
+/// An agreement whose engine is built when something is amiss, and not before.
+///
+/// Nearly every agreement is one in which nobody fails, and then all that an engine does is to
+/// count steps and to AND flags. So this counts them by itself, and remembers them. Whatever else
+/// turns up (a suspicion, a message of another kind, a set in one, a step that does not fit, a
+/// question after the end) builds an Agreement, which is told all that there was in the order in
+/// which it was. What it says to that has been done already; from then on everything goes to it.
+///
+/// So there is one protocol, Agreement's, and this is the same to whoever uses it: action by
+/// action, message by message (test/unit/consensus/test_lazy_agreement.cc; the simulator runs on
+/// it). Pure; one object belongs to one thread.
+#pragma once
+
+#include "opal/ft/consensus/agreement.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+namespace ft::consensus {
+
+/// What one input makes a process send, in this order.
+class PlainSteps {
+  public:
+    struct Outgoing {
+        Rank to;
+        PlainStep step;
+    };
+    void add(Rank to, Stage stage, std::uint8_t step, std::uint64_t flags)
+    {
+        all_[count_++] = {to, {stage, step, flags}};
+    }
+    const Outgoing *begin() const { return all_; }
+    const Outgoing *end() const { return all_ + count_; }
+    std::size_t size() const { return count_; }
+
+  private:
+    // A ring of at most most_plain processes has 12 steps, a tree 32 neighbours; twice.
+    static constexpr std::size_t most = 2 * (most_fan_out + 1);
+    std::size_t count_ = 0;
+    union {
+        Outgoing all_[most]; ///< not written to before they are needed
+    };
+
+  public:
+    PlainSteps() {}
+};
+
+class LazyAgreement {
+  public:
+    /// Of larger groups each agreement has its engine: what is remembered grows with the group, and
+    /// nobody would notice what it saves.
+    static constexpr Rank most_plain = 4096;
+
+    LazyAgreement() = default;
+    LazyAgreement(Rank self, InstanceId id, const Settings &settings,
+                  const std::shared_ptr<const TreeShape> &shape)
+    {
+        begin(self, id, settings, shape);
+    }
+    /// As if it were made anew, in the memory that it has. Arguments as of Agreement.
+    void begin(Rank self, InstanceId id, const Settings &settings,
+               const std::shared_ptr<const TreeShape> &shape);
+
+    // As of Agreement.
+    void start(const Contribution &brought, Actions &out);
+    void on_message(Rank from, const Message &message, Actions &out);
+    void on_suspects(const RankSet &who, Certainty certainty, Actions &out);
+    const Value *decision() const
+    {
+        return engine_ ? engine_->decision() : decided_ ? &value_ : nullptr;
+    }
+
+    /// start() for who knows of no failure, and the message that is such a step. True if that is
+    /// done, with what is to be sent in `out`, then decision() to be looked at; false if nothing
+    /// is, and start() or on_message() must be called.
+    bool start_plain(std::uint64_t flags, PlainSteps &out);
+    bool on_plain(Rank from, const PlainStep &step, PlainSteps &out);
+
+    /// Whether an engine was needed.
+    bool has_engine() const { return engine_.has_value(); }
+
+  private:
+    struct Heard {
+        Rank from;
+        PlainStep step;
+    };
+    Agreement &engine(Actions &out);
+    void take(const Heard &heard);
+    std::uint32_t bit_of(const Heard &heard) const;
+    void advance(PlainSteps &out);
+    bool advance_ring(Stage stage, PlainSteps &out);
+    bool advance_tree(Stage stage, PlainSteps &out);
+    void do_as_actions(const PlainSteps &steps, Actions &out) const;
+    static unsigned sweep(const PlainStep &step) { return static_cast<unsigned>(step.stage); }
+    Rank place_after(Rank place, unsigned step) const
+    {
+        const Rank next = place + (Rank{1} << step); // at most twice most_plain
+        return next < size_ ? next : next - size_;
+    }
+    Rank place_above() const { return (place_ - 1) / settings_.fan_out; }
+    Rank first_below() const { return place_ * settings_.fan_out + 1; }
+    Rank count_below() const
+    {
+        const Rank first = first_below();
+        return first >= size_ ? 0 : std::min<Rank>(settings_.fan_out, size_ - first);
+    }
+    std::uint64_t flags_in(Stage stage) const
+    {
+        return stage == Stage::ballot ? flags_ : ~std::uint64_t{0};
+    }
+
+    Rank self_ = 0;
+    Rank size_ = 1;
+    Rank place_ = 0;
+    InstanceId id_;
+    Settings settings_;
+    std::shared_ptr<const TreeShape> shape_;
+    bool plain_ = false; ///< no engine yet, and none needed by the settings
+    bool started_ = false;
+    bool decided_ = false;
+    std::uint8_t steps_ = 0;        ///< of the ring, in each sweep
+    std::uint8_t sent_[2] = {0, 0}; ///< as of Agreement
+    std::uint32_t got_[2] = {0, 0};
+    std::uint32_t early_[2] = {0, 0}; ///< the same of what came before the call
+    std::uint64_t brought_ = 0;       ///< this process's flags
+    std::uint64_t flags_ = 0;         ///< the AND so far
+    Value value_;
+    std::size_t done_ = 0;         ///< actions that were carried out
+    std::size_t heard_before_ = 0; ///< of heard_, before the call
+    std::vector<Heard> heard_;
+    std::optional<Agreement> engine_;
+};
+
+} // namespace ft::consensus
