@@ -21,7 +21,8 @@ from fttap import check, comment, main  # noqa: E402
 PROGRAM = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "kills")
 RANKS = 8
 DEADLINE = 60
-BTLS = ("vader,self", "tcp,self")
+# Not vader alone: who is killed between the two writes with which it hands a fragment over leaves its receiver deaf.
+BTLS = ("vader,tcp,self", "tcp,self")
 ALGORITHMS = ("auto", "fast", "tree", "chain", "paper")
 
 
