@@ -241,6 +241,7 @@ void take(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arri
     }
     const base::Time present = now();
     Completions done;
+    bool answer = false;
     {
         Guard guard(peer->lock);
         take(*peer, header, fragment, peer->arrival_path(btl), done, present);
@@ -248,10 +249,20 @@ void take(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arri
         if (OPAL_LIKELY(header.kind == Kind::ordered)) {
             peer->call_again_after_arrival();
         } else {
+            // The event loop comes last in opal_progress. The program that waits for this message
+            // goes on after it, for as long as it computes, and the sender's would wait for the
+            // acknowledgement until it calls MPI again.
+            answer = btl->btl_component->btl_progress == nullptr && done.received();
+            if (answer) {
+                peer->engine.flush_acks();
+            }
             peer->call_again();
         }
     }
     peers().keep_busy(*peer);
+    if (answer) {
+        peer->transmit(present);
+    }
     done.run();
 }
 

@@ -132,6 +132,8 @@ class Completions {
         *receives_tail_ = request;
         receives_tail_ = &request->next_done;
     }
+    /// Whether a receive is among them.
+    bool received() const noexcept { return receives_ != nullptr; }
     /// \return how many were completed
     int run() noexcept { return receives_ == nullptr && sends_ == nullptr ? 0 : run_all(); }
 
