@@ -22,6 +22,7 @@ extern "C" {
 #include "opal/dss/dss.h"
 #include "opal/dss/dss_types.h"
 #include "opal/mca/base/mca_base_pvar.h"
+#include "opal/runtime/opal_progress_threads.h"
 #include "opal/util/error.h"
 #include "opal/util/opal_environ.h"
 #include "orte/constants.h"

@@ -195,6 +195,9 @@ int finalize() noexcept
     opal_progress_unregister(look_at_board);
     death_board.close();
     leave_events();
+    // What reaches the runtime's thread from now on must not run: its code is unloaded before the
+    // thread ends. Nothing waits for that thread any more.
+    opal_progress_thread_pause(nullptr);
     return ORTE_SUCCESS;
 }
 
