@@ -3,6 +3,7 @@
 /// The first byte chooses: bit 0, whether the receiver insists on a header checksum; bit 1, whether
 /// the checksum is made right first, without which nearly every input would end there. What parses
 /// is written again and must parse to the same.
+#include "opal/ft/reliability/brief.hpp"
 #include "opal/ft/reliability/header.hpp"
 #include "test/fuzz/fuzz_require.hpp"
 
@@ -60,6 +61,35 @@ void fragment(std::span<const std::byte> bytes, bool require_checksum)
     FUZZ_REQUIRE(same(header, second));
 }
 
+/// The brief form of the same, with its checksum made right first or not.
+void brief(std::vector<std::byte> bytes, bool sealed, bool require_checksum)
+{
+    constexpr std::uint32_t job = 7;
+    if (bytes.empty()) {
+        return;
+    }
+    bytes.front() = brief_mark;
+    FUZZ_REQUIRE(is_brief(bytes));
+    FragHeader header;
+    std::uint64_t upper = 0;
+    if (sealed && bytes.size() >= brief_bytes) {
+        bytes[1] &= ~std::byte{flag_header_checksummed | flag_payload_checksummed};
+        std::fill(bytes.begin() + brief_bytes - 4, bytes.begin() + brief_bytes, std::byte{});
+        if (parse_brief(bytes, job, false, header, upper) == ParseStatus::ok) {
+            header.flags |= flag_header_checksummed | flag_payload_checksummed;
+            write_brief(header, upper, std::span(bytes).first(brief_bytes + header.payload_bytes));
+        }
+    }
+    if (parse_brief(bytes, job, require_checksum, header, upper) != ParseStatus::ok) {
+        return;
+    }
+    FUZZ_REQUIRE(header.payload_bytes <= bytes.size() - brief_bytes &&
+                 header.payload_bytes <= most_brief_payload && header.source.job == job);
+    std::vector<std::byte> again(bytes.begin(), bytes.begin() + brief_bytes + header.payload_bytes);
+    write_brief(header, upper, again);
+    FUZZ_REQUIRE(std::equal(again.begin(), again.end(), bytes.begin()));
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
@@ -78,5 +108,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         seal(bytes);
     }
     fragment(bytes, (data[0] & 1) != 0);
+    brief(bytes, (data[0] & 2) != 0, (data[0] & 1) != 0);
     return 0;
 }

@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #endif
 
+#include "opal/ft/base/wire.hpp"
+
 namespace ft::base {
 
 namespace {
@@ -108,6 +110,26 @@ __attribute__((target("sse4.2"))) std::uint32_t sum_two_short(std::span<const st
     return ~sum_short(sum_short(0xffffffffU, first), second);
 }
 
+__attribute__((target("sse4.2"))) std::uint32_t
+sum_front_and_rest(const std::byte *front, std::uint64_t last, std::span<const std::byte> rest)
+{
+    const auto word = [](const std::byte *from) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
+    };
+    std::uint64_t state = _mm_crc32_u64(0xffffffffU, word(front));
+    state = _mm_crc32_u64(state, word(front + 8));
+    state = _mm_crc32_u64(state, word(front + 16));
+    state = _mm_crc32_u64(state, word(front + 24));
+    state = _mm_crc32_u64(state, word(front + 32));
+    state = _mm_crc32_u64(state, last);
+    if (rest.size() == sizeof state) { // what programs send most is as long as a number
+        return ~static_cast<std::uint32_t>(_mm_crc32_u64(state, word(rest.data())));
+    }
+    return ~sum_short(static_cast<std::uint32_t>(state), rest);
+}
+
 const bool have_avx = __builtin_cpu_supports("avx") != 0;
 
 /// isa-l returns with the upper parts of the vector registers in use. From then on the program's
@@ -160,6 +182,19 @@ std::uint32_t crc32c(std::span<const std::byte> first, std::span<const std::byte
     }
 #endif
     return Crc32c().update(first).update(second).value();
+}
+
+std::uint32_t crc32c(std::span<const std::byte, 40> front, std::uint64_t last,
+                     std::span<const std::byte> rest)
+{
+#if defined(__x86_64__)
+    if (rest.size() <= short_run && have_instruction) {
+        return sum_front_and_rest(front.data(), last, rest);
+    }
+#endif
+    std::array<std::byte, sizeof last> bytes{};
+    WireWriter(bytes).u64(last);
+    return Crc32c().update(front).update(bytes).update(rest).value();
 }
 
 std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces)

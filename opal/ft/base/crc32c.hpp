@@ -32,6 +32,10 @@ class Crc32c {
 std::uint32_t crc32c(std::span<const std::byte> data);
 /// The checksum of two, one after the other: for headers, one call.
 std::uint32_t crc32c(std::span<const std::byte> first, std::span<const std::byte> second);
+/// The checksum of a front of 40 bytes, a word as it would stand behind it (little-endian), and the
+/// rest: for a short header whose last word holds the checksum itself.
+std::uint32_t crc32c(std::span<const std::byte, 40> front, std::uint64_t last,
+                     std::span<const std::byte> rest);
 
 /// Copies `from` to the beginning of `to`, which must be at least as long and not overlap it, and
 /// returns the checksum of the bytes copied. One pass where the processor has VPCLMULQDQ and

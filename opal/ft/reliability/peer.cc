@@ -158,14 +158,15 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
     return true;
 }
 
-base::Time Peer::sent_express(Vfrag &v, PathId path, const FragHeader &h, base::Time now)
+base::Time Peer::sent_express(Vfrag &v, PathId path, std::uint32_t stamp, bool checksummed,
+                              base::Time now)
 {
     const bool was_idle = sender_.idle();
     if (was_idle) {
         silent_since_ = std::max(silent_since_, now);
     }
-    sender_.submit_sent(v, path, h.timestamp, now);
-    took_along(h.has(flag_payload_checksummed));
+    sender_.submit_sent(v, path, stamp, now);
+    took_along(checksummed);
     return was_idle ? std::min(v.ack_deadline(), silent_since_ + config_.give_up)
                     : v.ack_deadline();
 }

@@ -14,6 +14,7 @@
 /// Not synchronised: one lock per peer above it. Deterministic: same calls, same results. Source:
 /// PROTOCOL.md.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -91,7 +92,11 @@ class Peer {
         return h;
     }
     /// \return when on_time has to be called at the latest, as far as this VFRAG is concerned
-    base::Time sent_express(Vfrag &vfrag, PathId path, const FragHeader &header, base::Time now);
+    base::Time sent_express(Vfrag &vfrag, PathId path, const FragHeader &header, base::Time now)
+    {
+        return sent_express(vfrag, path, header.timestamp, header.has(flag_payload_checksummed),
+                            now);
+    }
 
     /// What goes out next; the same again until it was answered with sent, blocked or path_error.
     [[nodiscard]] bool next_transmit(Transmit &transmit, base::Time now);
@@ -120,6 +125,30 @@ class Peer {
     /// no_path if unknown
     [[nodiscard]] Verdict on_fragment(const FragHeader &header, PathId arrival, base::Time now);
     void accept(const FragHeader &header, base::Time now) { receiver_.accept(header, now); }
+    /// Whether an ordered fragment is the very next of all. With its payload whole and no flags
+    /// that ask for anything `accept_next` may then do what on_fragment and accept do.
+    [[nodiscard]] bool is_next(const FragHeader &header) const noexcept
+    {
+        return !unreachable_ && !resting_ && receiver_.is_next(header);
+    }
+    /// \pre is_next \return whether something of ours may have been acknowledged by it
+    bool accept_next(const FragHeader &header, PathId arrival, base::Time now)
+    {
+        silent_since_ = std::max(silent_since_, now);
+        last_look_ = base::Time::never();
+        const bool concerned = sender_.concerned_by(header);
+        if (concerned) {
+            const FragHeader kept = header; // so that the caller's may stay in registers
+            sender_.on_ack(kept, nullptr, now);
+        }
+        receiver_.accept_next(header, arrival, now);
+        return concerned;
+    }
+    /// True when the fragment that was just accepted asks for a pass at once.
+    [[nodiscard]] bool answer_due() const noexcept
+    {
+        return receiver_.ack_due() || (flush_ && receiver_.ack_owed());
+    }
     void hold(const FragHeader &header, std::span<const std::byte> fragment, base::Time now)
     {
         receiver_.hold(header, fragment, now);
@@ -152,8 +181,7 @@ class Peer {
     /// nothing: until something is submitted or arrives, or next_deadline, no call is needed.
     [[nodiscard]] bool calm() const noexcept
     {
-        return replies_.empty() && !receiver_.ack_due() && !(flush_ && receiver_.ack_owed()) &&
-               sender_.calm() && paths_.calm();
+        return replies_.empty() && !answer_due() && sender_.calm() && paths_.calm();
     }
     /// The earliest moment at which on_time would do something about a fragment that has just been
     /// accepted; about what was sent before, `next_deadline` has told.
@@ -201,14 +229,17 @@ class Peer {
     /// A fragment went out, and with it what acknowledgement was owed.
     void took_along(bool checksummed) noexcept
     {
+        counters_.fragments_checksummed += checksummed ? 1 : 0;
+        if (receiver_.tells_nothing()) { // as in the midst of a burst
+            return;
+        }
         if (receiver_.ack_owed()) {
             ++counters_.acks_piggybacked;
         }
         receiver_.acknowledged(false);
-        if (checksummed) {
-            ++counters_.fragments_checksummed;
-        }
     }
+    base::Time sent_express(Vfrag &vfrag, PathId path, std::uint32_t stamp, bool checksummed,
+                            base::Time now);
     void follow_transitions(base::Time now);
     void rest_if_silent(base::Time now) noexcept;
     void stop_resting(base::Time now) noexcept;

@@ -38,16 +38,6 @@ constexpr std::int64_t moved_per_ns = 8;
 
 } // namespace
 
-void Receiver::owe(base::Time now) noexcept
-{
-    if (owed_ == 0) {
-        ack_at_ = now + config_.ack_delay;
-    }
-    if (++owed_ >= config_.ack_every) {
-        ack_now_ = true;
-    }
-}
-
 Verdict Receiver::classify(const FragHeader &h)
 {
     const std::int32_t ahead = serial_diff(h.sequence, cumulative_);
@@ -198,11 +188,7 @@ void Receiver::reject_payload(const FragHeader &h)
 
 void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
 {
-    arrival_ = arrival;
-    echo_valid_ = true;
-    echo_path_ = h.path;
-    echo_stamp_ = h.timestamp;
-    echo_at_ = now;
+    note_echo(h, arrival, now);
     if (h.kind != Kind::ordered && h.kind != Kind::data) {
         return; // control fragments have no tx of their own
     }

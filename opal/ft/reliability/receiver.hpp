@@ -31,6 +31,29 @@ class Receiver {
 
     [[nodiscard]] Verdict classify(const FragHeader &header);
     void accept(const FragHeader &header, base::Time now);
+    /// The short way of the fragment that everybody waits for: a whole VFRAG, the next number, the
+    /// next in order and the next on its path, with nothing open before it.
+    [[nodiscard]] bool is_next(const FragHeader &h) const noexcept
+    {
+        if (h.sequence != cumulative_ || highest_ != cumulative_ || h.order != next_order_ ||
+            h.path >= seen_.size()) {
+            return false;
+        }
+        const Seen &seen = seen_[h.path];
+        return seen.any && seen.countdown == 0 && h.tx == ((seen.last_tx + 1) & tx_mask);
+    }
+    /// What on_arrival, classify and accept do for it. \pre is_next, a single ordered fragment
+    /// without flags that ask for something, its payload whole
+    void accept_next(const FragHeader &h, PathId arrival, base::Time now) noexcept
+    {
+        note_echo(h, arrival, now);
+        seen_[h.path].last_tx = h.tx;
+        ++counters_.fragments_received;
+        counters_.bytes_received += h.payload_bytes;
+        highest_ = ++cumulative_;
+        ++next_order_;
+        owe(now);
+    }
     void hold(const FragHeader &header, std::span<const std::byte> fragment, base::Time now);
     void reject_payload(const FragHeader &header);
     /// The next early fragment whose turn has come (whole, header first), or false. Call after
@@ -80,6 +103,11 @@ class Receiver {
             forget_broken(); // a NACK is said once; if it is lost, the gap or the timer will do
         }
     }
+    /// Nothing came since the last acknowledgement: another one would change nothing.
+    [[nodiscard]] bool tells_nothing() const noexcept
+    {
+        return !echo_valid_ && owed_ == 0 && !ack_now_;
+    }
     /// The path on which the newest fragment came, for the answer.
     [[nodiscard]] PathId answer_path() const noexcept { return arrival_; }
     [[nodiscard]] std::uint32_t cumulative() const noexcept { return cumulative_; }
@@ -114,7 +142,23 @@ class Receiver {
     [[nodiscard]] Open &reach(std::uint32_t sequence);
     void mark(const FragHeader &header, base::Time now);
     void advance() noexcept;
-    void owe(base::Time now) noexcept;
+    void owe(base::Time now) noexcept
+    {
+        if (owed_ == 0) {
+            ack_at_ = now + config_.ack_delay;
+        }
+        if (++owed_ >= config_.ack_every) {
+            ack_now_ = true;
+        }
+    }
+    void note_echo(const FragHeader &h, PathId arrival, base::Time now) noexcept
+    {
+        arrival_ = arrival;
+        echo_valid_ = true;
+        echo_path_ = h.path;
+        echo_stamp_ = h.timestamp;
+        echo_at_ = now;
+    }
     void forget_broken() noexcept;
 
     const Config &config_;

@@ -108,7 +108,8 @@ void Sender::submit_sent(Vfrag &v, PathId id, std::uint32_t stamp, base::Time no
     ++counters_.fragments_sent;
     counters_.bytes_sent += v.length;
     urgent_ = false;
-    await_ack(v, id, now);
+    v.ack_deadline_ = now + first_timeout(v, id, now);
+    arm(v.ack_deadline_);
 }
 
 void Sender::await_ack(Vfrag &v, PathId path, base::Time now) noexcept
@@ -279,7 +280,7 @@ void Sender::complete(Vfrag &v)
     }
 }
 
-bool Sender::acknowledge_short(Vfrag &v, base::Time now)
+bool Sender::acknowledge_short(Vfrag &v, PathId &alive, base::Time now)
 {
     FragmentRecord &record = v.fragments[0];
     if (v.count() != 1 || record.state != FragmentState::in_flight || record.tries != 1 ||
@@ -297,7 +298,10 @@ bool Sender::acknowledge_short(Vfrag &v, base::Time now)
         path.largest_acked_tx = record.tx;
     }
     note_heard(record.stamp);
-    paths_.on_alive(record.path, now);
+    if (record.path != alive) { // once for all that one acknowledgement names
+        alive = record.path;
+        paths_.on_alive(alive, now);
+    }
     paths_.on_acked_bytes(record.path, v.length, now);
     record.state = FragmentState::acked;
     v.acked_count_ = 1;
@@ -481,6 +485,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
     }
     newest_told_ = h.has(flag_echo) ? h.echo_timestamp : 0;
     duplicates_told_ = body != nullptr && serial_diff(body->spurious, spurious_seen_) > 0;
+    PathId alive = no_path;
     for (std::uint32_t s = base_; s != h.cumulative; ++s) {
         Vfrag *v = at(s);
         if (v == nullptr) {
@@ -490,7 +495,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
             ++counters_.malformed; // acknowledges what was never sent
             return;
         }
-        if (!acknowledge_short(*v, now)) {
+        if (!acknowledge_short(*v, alive, now)) {
             acknowledge(*v, base::full_mask(v->count()), now);
         }
     }

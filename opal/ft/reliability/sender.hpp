@@ -50,6 +50,12 @@ class Sender {
 
     /// Acknowledgement fields of any fragment, with the body when it is an ack.
     void on_ack(const FragHeader &header, const AckBody *body, base::Time now);
+    /// Whether on_ack would do anything about these.
+    [[nodiscard]] bool concerned_by(const FragHeader &header) const noexcept
+    {
+        return header.has(flag_ack) &&
+               (header.cumulative != base_ || header.has(flag_echo) || doubt_.path != no_path);
+    }
     void on_time(base::Time now);
     void on_path_gone(PathId path, base::Time now);
     /// The peer is unreachable: every VFRAG becomes finished, unacknowledged.
@@ -114,8 +120,9 @@ class Sender {
     /// The ACK timer runs from now on.
     void await_ack(Vfrag &vfrag, PathId path, base::Time now) noexcept;
     /// The same as `acknowledge` of everything, for one that was sent once, in one fragment, and
-    /// has left its BTL: nearly all of them. \return false when it is none of these
-    bool acknowledge_short(Vfrag &vfrag, base::Time now);
+    /// has left its BTL: nearly all of them. \param alive the path that was told last that it is
+    /// \return false when it is none of these
+    bool acknowledge_short(Vfrag &vfrag, PathId &alive, base::Time now);
     void complete(Vfrag &vfrag);
     void finish(Vfrag &vfrag);
     void sample_echo(const FragHeader &header, base::Time now);
@@ -132,6 +139,24 @@ class Sender {
     /// How long a local completion is waited for, never more than twice rto_max.
     [[nodiscard]] base::Duration completion_timeout(const Vfrag &vfrag, PathId path) const noexcept;
     [[nodiscard]] base::Duration ack_timeout(const Vfrag &vfrag, PathId path) const noexcept;
+    /// The same for one that was never sent before. What it comes from changes slowly, and is
+    /// looked at again after some microseconds only.
+    [[nodiscard]] base::Duration first_timeout(const Vfrag &vfrag, PathId path,
+                                               base::Time now) noexcept
+    {
+        const auto at = static_cast<std::uint32_t>(now.ns() >> timeout_shift);
+        if (at - timeout_at_ > timeout_kept || path != timeout_path_ || backoff_ != 0)
+            [[unlikely]] {
+            const base::Duration timeout = ack_timeout(vfrag, path);
+            if (backoff_ != 0 || timeout.ns() >> timeout_shift >= UINT32_MAX) {
+                return timeout;
+            }
+            timeout_ = static_cast<std::uint32_t>(timeout.ns() >> timeout_shift) + 1;
+            timeout_at_ = at;
+            timeout_path_ = path;
+        }
+        return base::Duration::from_ns(std::int64_t{timeout_} << timeout_shift);
+    }
 
     // loss.cc
     void mark_lost(Vfrag &vfrag, unsigned index, LossReason reason);
@@ -162,6 +187,9 @@ class Sender {
         bool answered = false; ///< acknowledged; only the peer's count of duplicates may tell still
     };
 
+    static constexpr unsigned timeout_shift = 10;     ///< kept in 2^10 ns: a peer is to be small
+    static constexpr std::uint32_t timeout_kept = 16; ///< for so many of these
+
     const Config &config_;
     PathSet &paths_;
     Counters &counters_;
@@ -179,11 +207,14 @@ class Sender {
     std::uint32_t next_order_ = 0;
     std::uint32_t spurious_seen_ = 0;    ///< the peer's spurious counter as last told
     std::uint32_t newest_heard_ = 0;     ///< stamp of the newest transmission known to have arrived
+    std::uint32_t timeout_ = 0;          ///< of a first transmission ...
     std::uint64_t gaps_at_spurious_ = 0; ///< retransmitted_gap when a spurious one was last told
     bool any_heard_ = false;             ///< newest_heard_ means something
-    bool duplicates_told_ = false;       ///< the acknowledgement at hand tells of more duplicates
-    bool urgent_ = false;      ///< a timer expired: one fragment goes out whatever the windows say
-    std::uint8_t backoff_ = 0; ///< of the whole peer; 0 again at every progress
+    bool duplicates_told_ = false;  ///< the acknowledgement at hand tells of more duplicates
+    bool urgent_ = false;           ///< a timer expired: one fragment goes out whatever the windows say
+    PathId timeout_path_ = no_path; ///< ... over this path ...
+    std::uint8_t backoff_ = 0;      ///< of the whole peer; 0 again at every progress
+    std::uint32_t timeout_at_ = 0;  ///< ... as of then
     std::uint32_t newest_told_ = 0; ///< echo of the acknowledgement at hand; 0: none
     base::Time next_deadline_ = base::Time::never();
 };

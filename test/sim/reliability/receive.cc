@@ -4,6 +4,7 @@
 
 #include "opal/ft/base/bitmap.hpp"
 #include "opal/ft/base/wire.hpp"
+#include "opal/ft/reliability/brief.hpp"
 #include "test/sim/reliability/world.hpp"
 
 namespace ft::sim {
@@ -95,8 +96,16 @@ void Endpoint::on_fragment(const FragHeader &h, Packet &packet, PathId arrival)
         }
         count_acknowledgement(h, nullptr);
     }
-    const Verdict verdict = peer_.on_fragment(h, arrival, now());
     const bool whole = payload_is_whole(h, payload_of(h, packet.bytes));
+    // As pml/dr does with what comes in the brief form.
+    const bool next = whole && ordered && h.payload_bytes <= most_brief_payload &&
+                      (h.flags & ~brief_flags) == 0 && peer_.is_next(h);
+    Verdict verdict = Verdict::fresh;
+    if (next) {
+        (void)peer_.accept_next(h, arrival, now());
+    } else {
+        verdict = peer_.on_fragment(h, arrival, now());
+    }
     if (!lost) {
         world_.pairs.count(TableId::verdict, verdict,
                            static_cast<unsigned>(ordered ? 0 : 2) + (whole ? 0 : 1));
@@ -117,6 +126,10 @@ void Endpoint::on_fragment(const FragHeader &h, Packet &packet, PathId arrival)
         return;
     }
     mark_accepted(h, packet.bytes);
+    if (next) {
+        deliver(packet.bytes, h);
+        return;
+    }
     if (verdict == Verdict::early) {
         peer_.hold(h, packet.bytes, now());
         return;

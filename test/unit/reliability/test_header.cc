@@ -2,10 +2,12 @@
 #include "test/unit/cmocka.hpp"
 
 #include "opal/ft/base/crc32c.hpp"
+#include "opal/ft/reliability/brief.hpp"
 #include "opal/ft/reliability/config.hpp"
 
 #include <array>
 #include <cstring>
+#include <vector>
 
 using namespace ft::reliability;
 
@@ -219,6 +221,110 @@ void an_impossible_ack_is_refused(void **)
     assert_false(parse_ack(std::span(out).first(write_ack(small, out)), again));
 }
 
+constexpr std::uint64_t brief_upper = 0x8877665544332211ULL;
+
+FragHeader brief_sample(std::size_t bytes)
+{
+    FragHeader h = sample();
+    h.kind = Kind::ordered;
+    h.flags = flag_ack | flag_echo | flag_header_checksummed | flag_payload_checksummed;
+    h.index = 0;
+    h.count = 1;
+    h.upper_bytes = 8;
+    h.payload_bytes = static_cast<std::uint32_t>(bytes);
+    return h;
+}
+
+std::vector<std::byte> brief_fragment(const FragHeader &h)
+{
+    std::vector<std::byte> b(brief_bytes + h.payload_bytes);
+    for (std::size_t i = brief_bytes; i < b.size(); ++i) {
+        b[i] = static_cast<std::byte>(i * 37);
+    }
+    write_brief(h, brief_upper, b);
+    return b;
+}
+
+ParseStatus parse(std::span<const std::byte> b, FragHeader &h, bool require = true)
+{
+    std::uint64_t word = 0;
+    const ParseStatus status = parse_brief(b, 0x01020304, require, h, word);
+    return status == ParseStatus::ok && word != brief_upper ? ParseStatus::malformed : status;
+}
+
+void the_brief_form_says_the_same(void **)
+{
+    for (const std::size_t bytes : {0U, 1U, 8U, 9U, 16U, 71U, 72U}) {
+        const FragHeader h = brief_sample(bytes);
+        std::vector<std::byte> b = brief_fragment(h);
+        assert_true(is_brief(b));
+        b.resize(b.size() + 9); // padded by the BTL
+        FragHeader again;
+        assert_int_equal(parse(b, again), ParseStatus::ok);
+        assert_int_equal(again.kind, h.kind);
+        assert_int_equal(again.flags, h.flags);
+        assert_int_equal(again.index, 0);
+        assert_int_equal(again.count, 1);
+        assert_true(again.source == h.source);
+        assert_int_equal(again.sequence, h.sequence);
+        assert_int_equal(again.path, h.path);
+        assert_int_equal(again.tx, h.tx);
+        assert_int_equal(again.timestamp, h.timestamp);
+        assert_int_equal(again.order, h.order);
+        assert_int_equal(again.cumulative, h.cumulative);
+        assert_int_equal(again.echo_timestamp, h.echo_timestamp);
+        assert_int_equal(again.echo_path, h.echo_path);
+        assert_int_equal(again.upper_bytes, h.upper_bytes);
+        assert_int_equal(again.echo_delay_us, h.echo_delay_us);
+        assert_int_equal(again.payload_bytes, bytes);
+    }
+}
+
+void every_flipped_bit_of_a_brief_one_is_caught(void **)
+{
+    for (const std::size_t bytes : {0U, 8U, 13U, 72U}) {
+        const std::vector<std::byte> good = brief_fragment(brief_sample(bytes));
+        FragHeader h;
+        for (std::size_t bit = 8; bit < good.size() * 8; ++bit) { // the mark is another matter
+            std::vector<std::byte> b = good;
+            b[bit / 8] ^= static_cast<std::byte>(1U << bit % 8);
+            const ParseStatus status = parse(b, h);
+            assert_true(status == ParseStatus::bad_checksum || status == ParseStatus::truncated);
+        }
+        for (std::size_t length = 1; length < good.size(); ++length) {
+            assert_int_equal(parse(std::span(good).first(length), h), ParseStatus::truncated);
+        }
+    }
+}
+
+void a_brief_one_is_summed_as_far_as_it_says(void **)
+{
+    FragHeader h = brief_sample(8);
+    h.flags = flag_header_checksummed;
+    std::vector<std::byte> b = brief_fragment(h);
+    b.back() ^= std::byte{1};
+    FragHeader again;
+    assert_int_equal(parse(b, again), ParseStatus::ok); // the payload was not to be summed
+    b[9] ^= std::byte{1};
+    assert_int_equal(parse(b, again, false), ParseStatus::bad_checksum);
+    h.flags = 0;
+    b = brief_fragment(h);
+    assert_int_equal(parse(b, again), ParseStatus::bad_checksum);
+    assert_int_equal(parse(b, again, false), ParseStatus::ok);
+    b[47] = std::byte{1}; // where the checksum would stand
+    assert_int_equal(parse(b, again, false), ParseStatus::malformed);
+    b = brief_fragment(h);
+    b[1] = std::byte{flag_ack_wanted};
+    assert_int_equal(parse(b, again, false), ParseStatus::malformed);
+    b.resize(brief_bytes + 100);
+    b[1] = std::byte{0};
+    b[2] = std::byte{most_brief_payload + 1};
+    assert_int_equal(parse(b, again, false), ParseStatus::malformed);
+    b[1] = std::byte{flag_payload_checksummed};
+    assert_int_equal(parse(b, again, false), ParseStatus::bad_checksum);
+    assert_false(is_brief({}));
+}
+
 void serial_numbers_wrap(void **)
 {
     assert_int_equal(serial_diff(0, 0xffffffffU), 1);
@@ -244,6 +350,9 @@ int main()
         cmocka_unit_test(impossible_fields_are_malformed),
         cmocka_unit_test(an_ack_is_read_as_written),
         cmocka_unit_test(an_impossible_ack_is_refused),
+        cmocka_unit_test(the_brief_form_says_the_same),
+        cmocka_unit_test(every_flipped_bit_of_a_brief_one_is_caught),
+        cmocka_unit_test(a_brief_one_is_summed_as_far_as_it_says),
         cmocka_unit_test(serial_numbers_wrap),
     };
     return cmocka_run_group_tests_name("header", tests, nullptr, nullptr);

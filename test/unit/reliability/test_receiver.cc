@@ -347,6 +347,43 @@ void more_incomplete_vfrags_than_an_ack_describes_are_cut_off(void **)
     assert_true(body.whole[3] == std::uint64_t{1} << (200 - 192));
 }
 
+void only_the_very_next_goes_the_short_way(void **)
+{
+    std::array<bool, 7> next{};
+    std::uint32_t cumulative = 0;
+    bool owed = false;
+    Verdict after = Verdict::refused;
+    Verdict again = Verdict::refused;
+    {
+        Fixture f;
+        next[0] = f.receiver.is_next(ordered(0, 0, 0)); // nothing came over its path yet
+        f.take(ordered(0, 0, 0));
+        next[1] = f.receiver.is_next(ordered(1, 1, 2)); // one is missing on its path
+        next[2] = f.receiver.is_next(ordered(2, 1, 1)); // another VFRAG is before it
+        next[3] = f.receiver.is_next(ordered(1, 2, 1)); // out of turn
+        next[4] = f.receiver.is_next(ordered(1, 1, 1));
+        f.receiver.acknowledged(true);
+        f.receiver.accept_next(ordered(1, 1, 1), 0, f.now);
+        cumulative = f.receiver.cumulative();
+        owed = f.receiver.ack_owed();
+        again = f.take(ordered(1, 1, 1));
+        after = f.take(ordered(2, 2, 2));
+        f.take(ordered(4, 4, 4));
+        next[5] = f.receiver.is_next(ordered(3, 3, 3)); // a later one waits for it
+        f.take(ordered(3, 3, 5));
+        std::vector<std::byte> ready;
+        while (f.receiver.next_ready(ready)) {
+        }
+        next[6] = f.receiver.is_next(ordered(5, 5, 6)); // that gap is to be told of still
+    }
+    constexpr std::array<bool, 7> expected{false, false, false, false, true, false, false};
+    assert_true(next == expected);
+    assert_int_equal(cumulative, 2);
+    assert_true(owed);
+    assert_int_equal(again, Verdict::duplicate);
+    assert_int_equal(after, Verdict::fresh);
+}
+
 } // namespace
 
 int main()
@@ -362,6 +399,7 @@ int main()
         cmocka_unit_test(data_in_one_fragment_is_acknowledged_soon),
         cmocka_unit_test(a_gap_in_tx_is_told_at_once_and_again),
         cmocka_unit_test(a_ride_does_until_there_is_more_to_say),
+        cmocka_unit_test(only_the_very_next_goes_the_short_way),
         cmocka_unit_test(more_incomplete_vfrags_than_an_ack_describes_are_cut_off),
     };
     return cmocka_run_group_tests_name("receiver", tests, nullptr, nullptr);

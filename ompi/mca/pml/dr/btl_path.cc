@@ -203,6 +203,8 @@ bool add_paths(PeerState &peer, base::Time present)
         path->endpoint = way.btl_endpoint;
         path->has_sendi = btl->btl_sendi != nullptr;
         path->shared = copies_anyway(component_name(btl));
+        path->brief = path->shared && path->has_sendi &&
+                      peer.proc->super.proc_name.jobid == OMPI_PROC_MY_NAME->jobid;
         path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 && !path->shared;
         path->gathers =
             (btl->btl_flags & mca::btl_flag_unreliable) != 0 && btl->btl_flush != nullptr;

@@ -49,6 +49,7 @@ struct BtlPath {
     bool has_sendi = false;
     bool in_place =
         false; ///< sent from where the bytes are: the BTL can, and no other path leads there
+    bool brief = false;     ///< takes short matches in the brief form
     bool shared = false;    ///< its fragments lie in memory that the peer's core has just used
     bool queues = false;    ///< never asked to send at once
     bool gathers = false;   ///< keeps fragments back until it is told to flush

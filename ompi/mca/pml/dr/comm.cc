@@ -252,15 +252,11 @@ int Comms::remove(ompi_communicator_t *comm) noexcept
 
 CommState *Comms::find_or_keep(const Arrival &arrival) noexcept
 {
-    const auto known = [&]() -> CommState * {
-        ompi_communicator_t *comm = ompi_comm_lookup(arrival.context);
-        return comm == nullptr ? nullptr : CommState::of(comm);
-    };
-    if (CommState *state = known(); OPAL_LIKELY(state != nullptr)) {
+    if (CommState *state = find(arrival.context); OPAL_LIKELY(state != nullptr)) {
         return state;
     }
     Guard guard(orphans_lock_);
-    if (CommState *state = known(); state != nullptr) {
+    if (CommState *state = find(arrival.context); state != nullptr) {
         return state;
     }
     if (Unexpected *message = keep(arrival); message != nullptr) {

@@ -142,6 +142,12 @@ class Comms {
     /// The communicator of a context when it has its CommState; otherwise the arrival is kept until
     /// `add` and nullptr returned.
     CommState *find_or_keep(const Arrival &arrival) noexcept;
+    /// The same, or nullptr.
+    static CommState *find(std::uint32_t context) noexcept
+    {
+        ompi_communicator_t *comm = ompi_comm_lookup(context);
+        return comm == nullptr ? nullptr : CommState::of(comm);
+    }
     void release() noexcept;
     /// `visit` is called without locks; no communicator may be added or removed meanwhile by it.
     template <class Visit>

@@ -38,13 +38,6 @@ std::size_t PeerState::bytes() const noexcept
            paths.size() * sizeof(BtlPath);
 }
 
-bool PeerState::take_eager(std::uint64_t payload, base::Time present) noexcept
-{
-    eager_taken += eager_cost(payload);
-    // In halves of the window: seldom, and the sender never runs dry by what it is not told.
-    return eager_taken - eager_told >= parameters().eager_window / 2 && tell_taken(present);
-}
-
 bool PeerState::tell_taken(base::Time present) noexcept
 {
     if (eager_taken == eager_told || error != MPI_SUCCESS) {

@@ -46,6 +46,9 @@ class PeerState {
     /// The short way of a short message: to the BTL at once, when nothing is before it. `lock` is
     /// held. \return false when it has to go the long way, by way of engine.submit and transmit
     bool send_at_once(TxOrdered &tx, base::Time now) noexcept;
+    /// The same for a match that fits the brief form, where its path takes that: these bytes are
+    /// copied. \return false when nothing was sent
+    bool send_brief(std::span<const std::byte> bytes, std::uint64_t match, base::Time now) noexcept;
     /// Gives to the engine what has been waiting for room.
     void fill_window(base::Time now, Completions &done) noexcept;
     /// Hands to the BTLs what the engine wants sent. Takes and leaves `lock`, which must not be
@@ -89,7 +92,13 @@ class PeerState {
     }
     /// A message that came unasked, of this payload, has met its receive or is forgotten.
     /// \return true when there is something to send now
-    bool take_eager(std::uint64_t payload, base::Time now) noexcept;
+    bool take_eager(std::uint64_t payload, base::Time now) noexcept
+    {
+        eager_taken += eager_cost(payload);
+        // In halves of the window: seldom, and the sender never runs dry by what it is not told.
+        return OPAL_UNLIKELY(eager_taken - eager_told >= parameters().eager_window / 2) &&
+               tell_taken(now);
+    }
     /// Tells the peer what has been taken. \return the same
     bool tell_taken(base::Time now) noexcept;
     /// Sends a ping when the peer was silent for `interval` and nothing of ours is outstanding that

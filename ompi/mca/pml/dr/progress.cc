@@ -14,6 +14,8 @@
 
 namespace ft::dr {
 
+detail::ArrivalTime detail::arrival;
+
 namespace {
 
 Turn turn;
@@ -74,6 +76,9 @@ int look() noexcept
 
 int progress() noexcept
 {
+    if (OPAL_LIKELY(!opal_using_threads())) {
+        detail::arrival.fresh = false;
+    }
     // Several threads may take one pass for another's: it does not matter.
     const std::uint32_t more = unlooked.load(std::memory_order_relaxed);
     if (OPAL_LIKELY(more != 0 && !peers().pass_wanted() &&
@@ -93,12 +98,14 @@ int start_progress() noexcept
     }
     registered = true;
     const int rc = opal_progress_register(progress);
+    detail::arrival.shared = rc == OMPI_SUCCESS;
     return rc == OMPI_SUCCESS && parameters().helper ? start_helper() : rc;
 }
 
 void stop_progress() noexcept
 {
     stop_helper();
+    detail::arrival = {};
     if (registered) {
         opal_progress_unregister(progress);
         registered = false;

@@ -3,7 +3,37 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include "ompi/mca/pml/dr/clock.hpp"
+
 namespace ft::dr {
+
+namespace detail {
+/// A look at the clock that arrivals share, and whether it is of this pass.
+struct ArrivalTime {
+    base::Time at;
+    bool fresh = false;
+    bool shared = false; ///< passes tell of their end, so that it may be shared at all
+};
+extern ArrivalTime arrival;
+} // namespace detail
+
+/// When something arrived from a BTL that is asked once in each pass, as shared memory is: looked
+/// up once for all that it brings then, where the process has one thread. A burst comes by thirty
+/// in a microsecond or two. What the event loop brings may come with no pass between, and asks
+/// `now`.
+inline base::Time arrival_time() noexcept
+{
+    detail::ArrivalTime &arrival = detail::arrival;
+    if (!arrival.fresh) {
+        const base::Time present = now();
+        if (!arrival.shared || opal_using_threads()) {
+            return present;
+        }
+        arrival.at = present;
+        arrival.fresh = true;
+    }
+    return arrival.at;
+}
 
 /// Makes opal_progress call us, behind the BTLs.
 int start_progress() noexcept;

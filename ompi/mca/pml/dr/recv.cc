@@ -174,7 +174,7 @@ void fail(RecvRequest &request, int error, Completions &done) noexcept
     conclude(request, done);
 }
 
-void receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Completions &done,
+bool receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Completions &done,
              base::Time present) noexcept
 {
     ompi_status_public_t &status = request.ompi().req_status;
@@ -189,28 +189,36 @@ void receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Com
     if (arrival.local != nullptr) {
         copy_local(request, *arrival.local, done);
         conclude(request, done);
-        return;
+        return false;
     }
     const auto first =
         static_cast<std::size_t>(std::min<std::uint64_t>(arrival.payload.size(), request.expected));
-    unpack(request, 0, arrival.payload.first(first));
+    if (OPAL_LIKELY(request.base != nullptr && first != 0)) {
+        std::memcpy(request.base, arrival.payload.data(), first);
+    } else {
+        unpack(request, 0, arrival.payload.first(first));
+    }
     request.arrived = first;
     if (arrival.peer == nullptr) {
         conclude(request, done); // of this process, copied
-        return;
+        return false;
+    }
+    if (OPAL_LIKELY(peer_locked && !arrival.rendezvous)) {
+        conclude(request, done);
+        return arrival.peer->take_eager(arrival.payload.size(), present);
     }
     if (peer_locked) {
-        settle(request, arrival, done, present);
-        return;
+        return settle(request, arrival, done, present);
     }
     {
         Guard guard(arrival.peer->lock);
         if (!settle(request, arrival, done, present)) {
-            return;
+            return false;
         }
     }
     peers().keep_busy(*arrival.peer);
     arrival.peer->transmit(present);
+    return false;
 }
 
 bool receive_data(RecvRequest &request, std::uint64_t offset, std::span<const std::byte> bytes,

@@ -24,7 +24,8 @@ int cancel_recv(ompi_request_t *request, int flag) noexcept;
 /// Posts a receive, or ends it at once with what waits for it. No lock held.
 int start_recv(RecvRequest &request) noexcept;
 /// A receive met its message. \param peer_locked whether the lock of `arrival.peer` is held
-void receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Completions &done,
+/// \return true when there is something to send to it, which is left to the caller who holds it
+bool receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Completions &done,
              base::Time now) noexcept;
 /// Bytes that came for it from `offset` on. Peer's lock held. \return false when they are not
 /// wanted

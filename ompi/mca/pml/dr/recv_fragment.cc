@@ -1,15 +1,18 @@
 #include "ompi/mca/pml/dr/recv_fragment.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
-#include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/progress.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
 #include "opal/ft/base/crc32c.hpp"
+#include "opal/ft/reliability/brief.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/process/handlers.hpp"
 
@@ -34,6 +37,27 @@ void refuse(ParseStatus status) noexcept
                                               : stray_counters().malformed);
 }
 
+/// A message meets its receive, or waits for it. Peer's lock held. \return true when there is
+/// something to send to the peer
+bool meet(CommState &comm, const Arrival &arrival, Completions &done, base::Time present)
+{
+    RecvRequest *receiver = nullptr;
+    {
+        Guard guard(comm.lock);
+        receiver = comm.match(arrival);
+        if (receiver == nullptr) {
+            Unexpected *message = keep(arrival);
+            if (message == nullptr) {
+                ft::mca::show_help("help-pml-dr.txt", "no memory", "an unexpected message");
+                ompi_mpi_abort(comm.communicator(), MPI_ERR_NO_MEM);
+                return false;
+            }
+            comm.add(message);
+        }
+    }
+    return receiver != nullptr && receive(*receiver, arrival, true, done, present);
+}
+
 /// An eager message or a rendezvous request. Peer's lock held.
 bool on_envelope(PeerState &peer, const UpperHeader &upper, Bytes payload, Completions &done,
                  base::Time present)
@@ -54,26 +78,10 @@ bool on_envelope(PeerState &peer, const UpperHeader &upper, Bytes payload, Compl
     if (comm == nullptr) {
         return true;
     }
-    RecvRequest *receiver = nullptr;
-    {
-        Guard guard(comm->lock);
-        if (arrival.source < 0 || arrival.source >= comm->size()) {
-            return false;
-        }
-        receiver = comm->match(arrival);
-        if (receiver == nullptr) {
-            Unexpected *message = keep(arrival);
-            if (message == nullptr) {
-                ft::mca::show_help("help-pml-dr.txt", "no memory", "an unexpected message");
-                ompi_mpi_abort(comm->communicator(), MPI_ERR_NO_MEM);
-                return true;
-            }
-            comm->add(message);
-        }
+    if (arrival.source < 0 || arrival.source >= comm->size()) {
+        return false;
     }
-    if (receiver != nullptr) {
-        receive(*receiver, arrival, true, done, present);
-    }
+    meet(*comm, arrival, done, present);
     return true;
 }
 
@@ -282,8 +290,90 @@ void accept_unchecked(mca_btl_base_module_t *btl, Bytes fragment)
     }
 }
 
+/// The same fragment as it would have come without the brief form.
+void accept_spread(mca_btl_base_module_t *btl, FragHeader header, const UpperHeader &match,
+                   Bytes payload)
+{
+    constexpr std::size_t front = reliability::header_bytes + match_bytes;
+    std::array<std::byte, front + reliability::most_brief_payload> buffer;
+    header.upper_bytes = match_bytes;
+    header.flags &= static_cast<std::uint8_t>(
+        ~(reliability::flag_payload_checksummed | reliability::flag_header_checksummed));
+    reliability::write_header(header, buffer);
+    write_match(match.context, match.source, match.tag,
+                std::span(buffer).subspan<reliability::header_bytes, match_bytes>());
+    std::copy(payload.begin(), payload.end(), buffer.begin() + front);
+    accept(btl, header, Bytes(buffer).first(front + payload.size()));
+}
+
+/// A short message in the brief form. Nearly always it is the next of all, and goes on from here to
+/// its receive; whatever is otherwise about it goes the way of all fragments.
+void accept_brief(mca_btl_base_module_t *btl, Bytes fragment)
+{
+    FragHeader header;
+    std::uint64_t packed = 0;
+    const ParseStatus status = reliability::parse_brief(
+        fragment, peers().self().job, parameters().engine.checksum_header, header, packed);
+    if (OPAL_UNLIKELY(status != ParseStatus::ok)) {
+        if (status != ParseStatus::bad_checksum || !parameters().disable.checksum ||
+            header.payload_bytes > reliability::most_brief_payload) {
+            refuse(status);
+            return;
+        }
+        header.flags &= reliability::brief_flags; // believed as far as it can be read
+    }
+    const reliability::Name sender = header.source;
+    PeerState *peer = peers().by_name(sender);
+    if (peer == nullptr) {
+        count(stray_counters().malformed);
+        return;
+    }
+    const UpperHeader match = unpack_brief(packed);
+    const Bytes payload = fragment.subspan(reliability::brief_bytes, header.payload_bytes);
+    CommState *comm = comms().find(match.context);
+    const base::Time present = arrival_time();
+    Completions done;
+    {
+        Guard guard(peer->lock);
+        if (OPAL_UNLIKELY(comm == nullptr || match.source >= comm->size() ||
+                          !peer->engine.is_next(header))) {
+            comm = nullptr;
+        } else {
+            peer->last_heard = present;
+            const bool acknowledges =
+                peer->engine.accept_next(header, peer->arrival_path(btl), present);
+            Arrival arrival;
+            arrival.peer = peer;
+            arrival.context = match.context;
+            arrival.source = match.source;
+            arrival.tag = match.tag;
+            arrival.length = payload.size();
+            arrival.payload = payload;
+            const bool answers = meet(*comm, arrival, done, present);
+            if (acknowledges) {
+                peer->collect_finished(done);
+                peer->call_again_after_arrival();
+            } else if (OPAL_UNLIKELY(answers || peer->engine.answer_due())) {
+                peers().call_for_pass();
+            } else {
+                peers().call_for_pass_at(peer->engine.answer_deadline());
+            }
+        }
+    }
+    if (OPAL_UNLIKELY(comm == nullptr)) {
+        accept_spread(btl, header, match, payload);
+        return;
+    }
+    peers().keep_busy(*peer);
+    done.run();
+}
+
 void accept(mca_btl_base_module_t *btl, Bytes fragment)
 {
+    if (OPAL_LIKELY(reliability::is_brief(fragment))) {
+        accept_brief(btl, fragment);
+        return;
+    }
     FragHeader header;
     const ParseStatus status =
         reliability::parse_header(fragment, parameters().engine.checksum_header, header);

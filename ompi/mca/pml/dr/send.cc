@@ -131,15 +131,23 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
             OPAL_UNLIKELY(!peer.has_credit(bytes))) {
             return Eager::no_room;
         }
-        TxOrdered *tx = tx_pools().get_match(comm->c_contextid, comm->c_my_rank, tag, bytes);
-        if (tx == nullptr) {
-            return Eager::no_room;
-        }
-        pack_all(buffer, count, datatype, const_cast<std::byte *>(tx->bytes), bytes);
         peer.eager_sent += PeerState::eager_cost(bytes);
-        gone = peer.send_at_once(*tx, present);
-        if (OPAL_UNLIKELY(!gone)) {
-            peer.engine.submit(tx->vfrag, present);
+        const std::byte *piece = contiguous(datatype, count, buffer);
+        gone = bytes <= reliability::most_brief_payload && (piece != nullptr || bytes == 0) &&
+               fits_brief(comm->c_contextid, comm->c_my_rank) &&
+               peer.send_brief({piece, bytes}, pack_brief(comm->c_contextid, comm->c_my_rank, tag),
+                               present);
+        if (!gone) {
+            TxOrdered *tx = tx_pools().get_match(comm->c_contextid, comm->c_my_rank, tag, bytes);
+            if (tx == nullptr) {
+                peer.eager_sent -= PeerState::eager_cost(bytes);
+                return Eager::no_room;
+            }
+            pack_all(buffer, count, datatype, const_cast<std::byte *>(tx->bytes), bytes);
+            gone = peer.send_at_once(*tx, present);
+            if (OPAL_UNLIKELY(!gone)) {
+                peer.engine.submit(tx->vfrag, present);
+            }
         }
         alone = peer.paths.size() == 1 && peer.engine.paths()[0].held == 0;
     }

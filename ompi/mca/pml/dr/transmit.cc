@@ -134,6 +134,46 @@ bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
     return true;
 }
 
+bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match,
+                           base::Time present) noexcept
+{
+    const PathId id = transmitting_ ? reliability::no_path : engine.express_path(bytes.size());
+    if (OPAL_UNLIKELY(id == reliability::no_path)) {
+        return false;
+    }
+    const BtlPath &path = *paths[id];
+    if (!path.brief || path.stuck != nullptr || path.known_fault() != Fault::none) {
+        return false;
+    }
+    TxOrdered *tx = tx_pools().get_brief(bytes.size());
+    if (OPAL_UNLIKELY(tx == nullptr)) {
+        return false;
+    }
+    reliability::FragHeader header = engine.express_header(tx->vfrag, id, present);
+    if (path.checksum && !bytes.empty()) {
+        header.flags |= reliability::flag_payload_checksummed;
+    }
+    if (parameters().engine.checksum_header) {
+        header.flags |= reliability::flag_header_checksummed;
+    }
+    const std::span<std::byte> whole = TxPools::brief_of(*tx);
+    if (!bytes.empty()) {
+        std::memcpy(whole.data() + reliability::brief_bytes, bytes.data(), bytes.size());
+    }
+    reliability::write_brief(header, match, whole);
+    mca_btl_base_module_t *btl = path.btl;
+    transmitting_ = true; // as in send_at_once
+    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
+                                  MCA_BTL_NO_ORDER, prompt_flags, btl_tag, nullptr);
+    transmitting_ = false;
+    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
+        tx_pools().put(tx);
+        return false;
+    }
+    peers().call_for_pass_at(engine.sent_express(tx->vfrag, id, header, present));
+    return true;
+}
+
 bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) noexcept
 {
     BtlPath &path = *paths[what.path];
@@ -203,6 +243,10 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     std::array<std::byte, largest_upper_bytes> data_upper;
     const std::byte *upper = data_upper.data();
     if (tx->room != nullptr) {
+        if (OPAL_UNLIKELY(tx->brief)) {
+            TxPools::spread(*tx); // sent again: it goes any way there is
+            bytes = tx->bytes;
+        }
         header.upper_bytes = tx->upper_bytes;
         upper = tx->room + header_bytes;
     } else {

@@ -1,5 +1,7 @@
 #include "ompi/mca/pml/dr/tx_vfrag.hpp"
 
+#include <cstring>
+
 #include "opal/ft/base/assert.hpp"
 
 namespace ft::dr {
@@ -16,6 +18,9 @@ void TxPools::set_up(std::size_t largest_payload) noexcept
     for (std::uint8_t c = 0; c < classes; ++c) {
         ordered_[c].set_up(sizeof(TxOrdered) + fragment_overhead + capacity_[c], per_slab[c]);
     }
+    brief_.set_up(sizeof(TxOrdered) + reliability::header_bytes + match_bytes +
+                      reliability::most_brief_payload,
+                  64);
     data_.set_up(sizeof(TxData), 16);
 }
 
@@ -24,6 +29,7 @@ void TxPools::release() noexcept
     for (mca::BlockPool &pool : ordered_) {
         pool.release();
     }
+    brief_.release();
     data_.release();
 }
 
@@ -62,6 +68,39 @@ TxOrdered *TxPools::get_room(std::size_t payload, std::size_t upper_bytes) noexc
     return tx;
 }
 
+TxOrdered *TxPools::get_brief(std::size_t payload) noexcept
+{
+    void *memory = brief_.get();
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    auto *tx = new (memory) TxOrdered;
+    tx->size_class = brief_class;
+    tx->room = reinterpret_cast<std::byte *>(tx + 1);
+    tx->upper_bytes = match_bytes;
+    tx->brief = true;
+    tx->bytes = tx->room + brief_place + reliability::brief_bytes;
+    tx->vfrag.length = payload;
+    tx->vfrag.fragment_bytes = static_cast<std::uint32_t>(payload);
+    tx->vfrag.fragments = tx->record;
+    tx->vfrag.user = tx;
+    return tx;
+}
+
+void TxPools::spread(TxVfrag &tx) noexcept
+{
+    constexpr std::size_t upper_place = brief_place + reliability::brief_upper_place;
+    std::uint64_t word = 0;
+    std::memcpy(&word, tx.room + upper_place, sizeof word);
+    const UpperHeader upper = unpack_brief(base::detail::little_endian(word));
+    std::byte *const payload = tx.room + reliability::header_bytes + match_bytes;
+    std::memmove(payload, tx.bytes, tx.vfrag.length);
+    tx.bytes = payload;
+    write_match(upper.context, upper.source, upper.tag,
+                std::span<std::byte, match_bytes>(payload - match_bytes, match_bytes));
+    tx.brief = false;
+}
+
 TxData *TxPools::get_data() noexcept
 {
     void *memory = data_.get();
@@ -80,7 +119,9 @@ void TxPools::put(TxVfrag *tx) noexcept
     if (tx->packed != nullptr) {
         std::free(tx->packed);
     }
-    if (tx->size_class == data_class) {
+    if (OPAL_LIKELY(tx->size_class == brief_class)) {
+        brief_.put(tx);
+    } else if (tx->size_class == data_class) {
         data_.put(tx);
     } else {
         ordered_[tx->size_class].put(tx);

@@ -5,6 +5,7 @@
 
 #include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "ompi/mca/pml/dr/upper_header.hpp"
+#include "opal/ft/reliability/brief.hpp"
 #include "opal/ft/reliability/vfrag.hpp"
 #include "opal/mca/pool.hpp"
 
@@ -24,6 +25,7 @@ struct TxVfrag {
     std::byte *room = nullptr;        ///< ordered: header, upper header and payload in one piece
     std::uint32_t payload_crc = 0;    ///< ordered: valid when `crc_known`
     bool crc_known = false;
+    bool brief = false;           ///< ordered: `room` has the brief form, see TxPools::spread
     std::uint8_t upper_bytes = 0; ///< ordered: what stands in `room`
     std::uint8_t size_class = 0;  ///< ordered: pool it came from
 };
@@ -60,6 +62,15 @@ class TxPools {
         }
         return tx;
     }
+    /// A match in its brief form, of at most most_brief_payload: header and payload are to be
+    /// written to `brief_of` it.
+    TxOrdered *get_brief(std::size_t payload) noexcept;
+    static std::span<std::byte> brief_of(const TxVfrag &tx) noexcept
+    {
+        return {tx.room + brief_place, reliability::brief_bytes + tx.vfrag.length};
+    }
+    /// Turns it into what get_match gives, to be sent again.
+    static void spread(TxVfrag &tx) noexcept;
     TxData *get_data() noexcept;
     void put(TxVfrag *tx) noexcept;
 
@@ -69,8 +80,14 @@ class TxPools {
 
     static constexpr std::uint8_t classes = 3;
     static constexpr std::uint8_t data_class = classes;
+    static constexpr std::uint8_t brief_class = classes + 1;
+    /// Its front and 8 bytes of payload lie in one cache line here.
+    static constexpr std::size_t brief_place = 16;
     mca::BlockPool ordered_[classes];
     std::size_t capacity_[classes] = {};
+    /// A window of 64 of them stays in a processor's nearest cache: their blocks are small, and do
+    /// not all begin in the same few of its sets.
+    mca::BlockPool brief_;
     mca::BlockPool data_;
     std::size_t largest_payload_ = 0;
 };

@@ -8,6 +8,8 @@
 /// - data, 20: kind, 3 zero, receiver's request, place of the payload in the message
 /// - credit, 12: kind, 3 zero, what the eager messages that have met their receive cost in all
 /// - ping, 4: kind, 3 zero
+/// - in the brief form of a fragment, which is always a match, 8: context and source in 16 bits
+///   each, tag
 ///
 /// All but data travel as ordered VFRAGs, so that matching needs no sequence of its own.
 #pragma once
@@ -57,6 +59,27 @@ inline void write_match(std::uint32_t context, std::int32_t source, std::int32_t
     base::WireWriter writer(out);
     writer.u64(words(static_cast<std::uint8_t>(MessageKind::match), context));
     writer.u64(words(static_cast<std::uint32_t>(source), static_cast<std::uint32_t>(tag)));
+}
+
+/// A match in the 8 bytes that the brief form of a fragment has room for: context and source in 16
+/// bits each, and the tag.
+[[nodiscard]] constexpr bool fits_brief(std::uint32_t context, std::int32_t source) noexcept
+{
+    return (context | static_cast<std::uint32_t>(source)) <= UINT16_MAX;
+}
+[[nodiscard]] constexpr std::uint64_t pack_brief(std::uint32_t context, std::int32_t source,
+                                                 std::int32_t tag) noexcept
+{
+    return context | std::uint64_t{static_cast<std::uint32_t>(source)} << 16 |
+           std::uint64_t{static_cast<std::uint32_t>(tag)} << 32;
+}
+[[nodiscard]] constexpr UpperHeader unpack_brief(std::uint64_t word) noexcept
+{
+    UpperHeader upper;
+    upper.context = word & UINT16_MAX;
+    upper.source = static_cast<std::int32_t>(word >> 16 & UINT16_MAX);
+    upper.tag = static_cast<std::int32_t>(word >> 32);
+    return upper;
 }
 
 /// \return bytes written; `out` must hold `largest_upper_bytes`
