@@ -200,7 +200,9 @@ class Sender {
     List unsent_ordered_;           ///< with unsent fragments, in order of submission
     List unsent_data_;              ///< the same for data
     List finished_;                 ///< to be handed back
+    // The smaller ones stand where they leave no hole: an idle peer is to be small.
     Doubt doubt_;
+    std::uint32_t newest_told_ = 0; ///< echo of the acknowledgement at hand; 0: none
     std::uint64_t window_bytes_ = 0;
     std::uint32_t base_ = 0; ///< first not acknowledged whole
     std::uint32_t next_ = 0; ///< next number to give
@@ -209,13 +211,12 @@ class Sender {
     std::uint32_t newest_heard_ = 0;     ///< stamp of the newest transmission known to have arrived
     std::uint32_t timeout_ = 0;          ///< of a first transmission ...
     std::uint64_t gaps_at_spurious_ = 0; ///< retransmitted_gap when a spurious one was last told
+    std::uint32_t timeout_at_ = 0;       ///< ... as of then ...
+    PathId timeout_path_ = no_path;      ///< ... over this path
+    std::uint8_t backoff_ = 0;           ///< of the whole peer; 0 again at every progress
     bool any_heard_ = false;             ///< newest_heard_ means something
-    bool duplicates_told_ = false;  ///< the acknowledgement at hand tells of more duplicates
-    bool urgent_ = false;           ///< a timer expired: one fragment goes out whatever the windows say
-    PathId timeout_path_ = no_path; ///< ... over this path ...
-    std::uint8_t backoff_ = 0;      ///< of the whole peer; 0 again at every progress
-    std::uint32_t timeout_at_ = 0;  ///< ... as of then
-    std::uint32_t newest_told_ = 0; ///< echo of the acknowledgement at hand; 0: none
+    bool urgent_ : 1 = false; ///< a timer expired: one fragment goes out whatever the windows say
+    bool duplicates_told_ : 1 = false; ///< the acknowledgement at hand tells of more duplicates
     base::Time next_deadline_ = base::Time::never();
 };
 
