@@ -1,6 +1,6 @@
 /* Who has sent leaves MPI at once and comes back only when the receiver says, by other means, that
  * it has the message: a sender that computes. And the other way: a receiver that computes until a
- * buffered send is over.
+ * buffered send is over, or the send of what it has received.
  *
  * usage: computing [meetings [cases [messages]]]
  * Without an argument the message is the first contact of the two. With one, they have met that
@@ -41,27 +41,45 @@ void meet(int other)
     }
 }
 
-/* Tells the other one the name of a FIFO, and waits at its one end, outside of MPI, for its word.
- */
+/* A FIFO at whose one end its maker waits, outside of MPI, for the word of the other process. */
+class Word {
+  public:
+    /* Tells the other one its name. */
+    explicit Word(int other)
+    {
+        const char *temporary = std::getenv("TMPDIR");
+        folder_ = std::string(temporary == nullptr ? "/tmp" : temporary) + "/computingXXXXXX";
+        if (mkdtemp(folder_.data()) == nullptr) {
+            check(false, "mkdtemp");
+            folder_.clear();
+        }
+        (folder_ + "/heard").copy(path_.data(), path_bytes - 1);
+        check(mkfifo(path_.data(), 0600) == 0, "mkfifo");
+        MPI_Send(path_.data(), path_bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD);
+    }
+    ~Word()
+    {
+        unlink(path_.data());
+        rmdir(folder_.c_str());
+    }
+    Word(const Word &) = delete;
+    Word &operator=(const Word &) = delete;
+    void await()
+    {
+        const int fd = open(path_.data(), O_RDONLY); // until the other one opens it
+        char word = 0;
+        check(fd >= 0 && read(fd, &word, 1) == 1 && word == 'y', "the other one's word", word);
+        close(fd);
+    }
+
+  private:
+    std::string folder_;
+    std::array<char, path_bytes> path_{};
+};
+
 void send_and_compute(int other)
 {
-    const char *temporary = std::getenv("TMPDIR");
-    std::string folder =
-        std::string(temporary == nullptr ? "/tmp" : temporary) + "/computingXXXXXX";
-    if (mkdtemp(folder.data()) == nullptr) {
-        check(false, "mkdtemp");
-        folder.clear();
-    }
-    std::array<char, path_bytes> path{};
-    (folder + "/heard").copy(path.data(), path_bytes - 1);
-    check(mkfifo(path.data(), 0600) == 0, "mkfifo");
-    MPI_Send(path.data(), path_bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD);
-    const int fd = open(path.data(), O_RDONLY); // until the other one opens it
-    char word = 0;
-    check(fd >= 0 && read(fd, &word, 1) == 1 && word == 'y', "the other one's word", word);
-    close(fd);
-    unlink(path.data());
-    rmdir(folder.c_str());
+    Word(other).await();
 }
 
 std::array<char, path_bytes> receive_path(int other)
@@ -127,9 +145,40 @@ void computing_receiver()
     MPI_Buffer_detach(&address, &size);
 }
 
+constexpr std::array<int, 8> awaited_sizes{8, 1500, 4000, 10000, 100000, 300000, 1 << 20, 4 << 20};
+
+/* Who has received computes until the send is over: that takes an answer, which the receiver must
+ * not owe when it leaves MPI. */
+void received_and_gone()
+{
+    const int other = world().rank ^ 1;
+    if (other >= world().size) {
+        return;
+    }
+    meet(other);
+    for (std::size_t i = 0; i < 2 * awaited_sizes.size(); ++i) {
+        const int size = awaited_sizes.at(i / 2);
+        if (world().rank % 2 == 0) {
+            const auto path = receive_path(other);
+            const auto out =
+                cases::pattern(static_cast<std::size_t>(size), static_cast<std::uint64_t>(size));
+            (i % 2 == 0 ? MPI_Send : MPI_Ssend)(out.data(), size, MPI_BYTE, other, 3,
+                                                MPI_COMM_WORLD);
+            tell(path);
+            continue;
+        }
+        Word word(other);
+        std::vector<unsigned char> in(static_cast<std::size_t>(size));
+        MPI_Recv(in.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        word.await();
+        cases::expect(in, static_cast<std::uint64_t>(size), "wrong byte");
+    }
+}
+
 constexpr std::array all{
     cases::Case{"who has sent may leave MPI, and the message arrives", computing_sender},
     cases::Case{"a buffered send ends while its receiver computes", computing_receiver},
+    cases::Case{"a send ends while its receiver, who has the message, computes", received_and_gone},
 };
 
 } // namespace

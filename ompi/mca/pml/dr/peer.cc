@@ -377,13 +377,14 @@ bool PeerState::progress(base::Time present, Completions &done) noexcept
     return !idle();
 }
 
-void PeerState::call_again_after_arrival() const noexcept
+bool PeerState::call_again_after_arrival() const noexcept
 {
     if (OPAL_UNLIKELY(!engine.calm() || waiting_ != nullptr || !pending.empty() || !data.empty())) {
         peers().call_for_pass();
-        return;
+        return true;
     }
     peers().call_for_pass_at(engine.answer_deadline());
+    return false;
 }
 
 void PeerState::call_again() const noexcept

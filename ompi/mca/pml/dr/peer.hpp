@@ -66,8 +66,8 @@ class PeerState {
     /// Says when `progress` is to be called next. After whatever changed the engine's state.
     void call_again() const noexcept;
     /// The same, when nothing has happened but that a fragment was accepted and acknowledgements
-    /// came with it.
-    void call_again_after_arrival() const noexcept;
+    /// came with it. \return whether something waits to be sent
+    bool call_again_after_arrival() const noexcept;
 
     /// A descriptor came back from its BTL.
     void descriptor_done(Descriptor *descriptor, base::Time now) noexcept;

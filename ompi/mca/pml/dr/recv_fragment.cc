@@ -254,13 +254,13 @@ void take(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arri
         Guard guard(peer->lock);
         take(*peer, header, fragment, peer->arrival_path(btl), done, present);
         peer->collect_finished(done);
+        // The program that waits for this message may go on after it and compute for long, and the
+        // sender's would wait for what it is owed until this one calls MPI again: what a send
+        // in synchronous mode waits for, and the acknowledgement of data.
         if (OPAL_LIKELY(header.kind == Kind::ordered)) {
-            peer->call_again_after_arrival();
+            answer = OPAL_UNLIKELY(peer->call_again_after_arrival()) && done.received();
         } else {
-            // The event loop comes last in opal_progress. The program that waits for this message
-            // goes on after it, for as long as it computes, and the sender's would wait for the
-            // acknowledgement until it calls MPI again.
-            answer = btl->btl_component->btl_progress == nullptr && done.received();
+            answer = done.received();
             if (answer) {
                 peer->engine.flush_acks();
             }
