@@ -210,6 +210,48 @@ Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
     }
 }
 
+namespace {
+
+/// agree_with_contexts_later() under way.
+struct Attempts {
+    Record &record;
+    bool well;
+    Semantics semantics;
+    std::function<std::size_t(const Value &)> needed;
+    std::function<void(const Agreed &)> then;
+    std::uint32_t window = 0;
+    std::unique_ptr<Offer> offer = nullptr;
+
+    static void go_on(const std::shared_ptr<Attempts> &self)
+    {
+        self->offer = std::make_unique<Offer>(self->window);
+        Brought brought;
+        brought.semantics = self->semantics;
+        brought.flags = self->offer->mask() | (self->well ? all_well : 0);
+        self->record.agree(brought, [self](const Value &value) {
+            const std::size_t wanted = self->needed(value);
+            const Agreed agreed{value, self->offer->take(value.flags, wanted)};
+            self->offer.reset();
+            if (agreed.contexts.size() == wanted) {
+                self->then(agreed);
+                return;
+            }
+            ++self->window;
+            go_on(self);
+        });
+    }
+};
+
+} // namespace
+
+void agree_with_contexts_later(Record &record, bool well, Semantics semantics,
+                               std::function<std::size_t(const Value &)> needed,
+                               std::function<void(const Agreed &)> then)
+{
+    Attempts::go_on(std::make_shared<Attempts>(
+        Attempts{record, well, semantics, std::move(needed), std::move(then)}));
+}
+
 int group_of(const Record &record, const RankSet &members, MPI_Group *group) noexcept
 try {
     ompi_communicator_t *const comm = record.communicator();

@@ -62,6 +62,11 @@ struct Agreed {
 /// \param needed how many context ids a value asks for; the same answer everywhere
 Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
                            const std::function<std::size_t(const Value &)> &needed);
+/// The same without waiting. The service's lock is held, and again while `needed` and `then` are
+/// called.
+void agree_with_contexts_later(Record &record, bool well, Semantics semantics,
+                               std::function<std::size_t(const Value &)> needed,
+                               std::function<void(const Agreed &)> then);
 
 /// Body of an entry point: nothing is thrown through C.
 template <class Body>

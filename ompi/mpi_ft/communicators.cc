@@ -77,39 +77,6 @@ int conclude(const Record &record, Draft draft, const Agreed &agreed, ompi_commu
     return MPI_SUCCESS;
 }
 
-/// A communicator under way whose call has returned: one agreement after the other until there is a
-/// context id.
-struct Making {
-    Record &record;
-    Draft draft;
-    ompi_communicator_t **fresh;
-    Pending *pending;
-    std::uint32_t window = 0;
-    std::unique_ptr<Offer> offer = nullptr;
-
-    /// The lock is held.
-    static void go_on(const std::shared_ptr<Making> &self)
-    {
-        self->offer = std::make_unique<Offer>(self->window);
-        Brought brought;
-        brought.flags = self->offer->mask() | (self->draft.well ? all_well : 0);
-        self->record.agree(brought, [self](const Value &value) {
-            const std::size_t wanted = contexts_for(self->record, self->draft, value);
-            Agreed agreed{value, self->offer->take(value.flags, wanted)};
-            self->offer.reset();
-            if (agreed.contexts.size() < wanted) {
-                ++self->window;
-                go_on(self);
-                return;
-            }
-            // The PML must not get a communicator in the middle of taking a message.
-            service().later([self, agreed] {
-                self->pending->complete(conclude(self->record, self->draft, agreed, self->fresh));
-            });
-        });
-    }
-};
-
 } // namespace
 
 int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
@@ -139,7 +106,15 @@ int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_
         return MPI_ERR_NO_MEM; // as everywhere: the others wait for this one
     }
     *request = pending->request();
-    Making::go_on(std::make_shared<Making>(Making{record, draft, fresh, pending}));
+    agree_with_contexts_later(
+        record, draft.well, Semantics::strict,
+        [&record, draft](const Value &value) { return contexts_for(record, draft, value); },
+        [&record, draft, fresh, pending](const Agreed &agreed) {
+            // The PML must not get a communicator in the middle of taking a message.
+            service().later([&record, draft, agreed, fresh, pending] {
+                pending->complete(conclude(record, draft, agreed, fresh));
+            });
+        });
     return MPI_SUCCESS;
 }
 

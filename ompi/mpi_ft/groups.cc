@@ -45,16 +45,6 @@ class Visit {
     Record *guest_;
 };
 
-std::vector<ProcessId> ids_of(ompi_group_t *group)
-{
-    std::vector<ProcessId> ids;
-    for (int rank = 0; rank < group->grp_proc_count; ++rank) {
-        const opal_process_name_t name = ompi_group_get_proc_name(group, rank);
-        ids.push_back(id_of(name.jobid, name.vpid));
-    }
-    return ids;
-}
-
 /// One of the two groups that MPI_Intercomm_create pairs.
 struct Side {
     std::uint64_t key = 0;    ///< of its communicator

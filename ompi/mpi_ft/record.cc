@@ -29,16 +29,6 @@ std::uint32_t hash_of(const std::vector<ProcessId> &ids)
     return hash;
 }
 
-std::vector<ProcessId> ids_of(ompi_group_t *group)
-{
-    std::vector<ProcessId> ids;
-    for (int rank = 0; rank < group->grp_proc_count; ++rank) {
-        const opal_process_name_t name = ompi_group_get_proc_name(group, rank);
-        ids.push_back(id_of(name.jobid, name.vpid));
-    }
-    return ids;
-}
-
 /// What an engine hears of failures.
 void tell(consensus::LazyAgreement &agreement, const RankSet &confirmed, const RankSet &suspected,
           Actions &actions)
@@ -57,6 +47,16 @@ std::uint32_t job_of(ProcessId id)
 }
 
 } // namespace
+
+std::vector<ProcessId> ids_of(ompi_group_t *group)
+{
+    std::vector<ProcessId> ids;
+    for (int rank = 0; rank < group->grp_proc_count; ++rank) {
+        const opal_process_name_t name = ompi_group_get_proc_name(group, rank);
+        ids.push_back(id_of(name.jobid, name.vpid));
+    }
+    return ids;
+}
 
 Record::Record(ompi_communicator_t *communicator)
     : semantics(service().options.semantics),

@@ -31,6 +31,9 @@ struct Brought {
     Semantics semantics = Semantics::strict;
 };
 
+/// The processes of a group, in the order of its ranks.
+std::vector<ProcessId> ids_of(ompi_group_t *group);
+
 /// How the collectives of a communicator are to run.
 enum class Mode : std::uint8_t {
     stock,     ///< nobody has failed

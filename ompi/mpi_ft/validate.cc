@@ -33,36 +33,6 @@ int adopt(Record &record, const Agreed &agreed, int *outcount)
     return MPI_SUCCESS;
 }
 
-/// MPI_Icomm_validate_all under way: one agreement after the other until there is a context id.
-struct Validation {
-    Record &record;
-    int *outcount;
-    Pending *pending;
-    std::uint32_t window = 0;
-    std::unique_ptr<Offer> offer = nullptr;
-
-    /// The lock is held.
-    static void go_on(const std::shared_ptr<Validation> &self)
-    {
-        self->offer = std::make_unique<Offer>(self->window);
-        Brought brought;
-        brought.semantics = self->record.semantics;
-        brought.flags = self->offer->mask() | all_well;
-        self->record.agree(brought, [self](const Value &value) {
-            const std::size_t wanted = self->record.contexts_for(value.failed);
-            Agreed agreed{value, self->offer->take(value.flags, wanted)};
-            self->offer.reset();
-            if (agreed.contexts.size() < wanted) {
-                ++self->window;
-                go_on(self);
-                return;
-            }
-            adopt(self->record, agreed, self->outcount);
-            self->pending->complete(MPI_SUCCESS);
-        });
-    }
-};
-
 } // namespace
 
 } // namespace ft::validate
@@ -95,7 +65,13 @@ int MPI_Icomm_validate_all(MPI_Comm comm, int *outcount, MPI_Request *request)
             return MPI_ERR_NO_MEM;
         }
         *request = pending->request();
-        Validation::go_on(std::make_shared<Validation>(Validation{record, outcount, pending}));
+        agree_with_contexts_later(
+            record, true, record.semantics,
+            [&record](const Value &value) { return record.contexts_for(value.failed); },
+            [&record, outcount, pending](const Agreed &agreed) {
+                adopt(record, agreed, outcount);
+                pending->complete(MPI_SUCCESS);
+            });
         return MPI_SUCCESS;
     });
 }
