@@ -2,6 +2,8 @@
 
 #include "orte_glue/radixft/daemon.hpp"
 
+#include <exception>
+
 namespace ft::radixft {
 
 namespace {
@@ -66,8 +68,13 @@ void Spawns::on_message(int status, orte_process_name_t *sender, opal_buffer_t *
     // The server reads the message itself.
     opal_buffer_t copy;
     OBJ_CONSTRUCT(&copy, opal_buffer_t);
-    const bool wanted = opal_dss.copy_payload(&copy, buffer) != OPAL_SUCCESS ||
-                        static_cast<Spawns *>(data)->wanted(&copy);
+    bool wanted = true;
+    try {
+        wanted = opal_dss.copy_payload(&copy, buffer) != OPAL_SUCCESS ||
+                 static_cast<Spawns *>(data)->wanted(&copy);
+    } catch (const std::exception &) {
+        // Without memory it is passed on unread, as if nobody watched.
+    }
     OBJ_DESTRUCT(&copy);
     if (wanted) {
         orte_data_server(status, sender, buffer, tag, nullptr);

@@ -10,7 +10,6 @@
 #include "orte_glue/orte_prelude.hpp"
 
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 

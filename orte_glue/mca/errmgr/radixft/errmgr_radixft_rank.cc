@@ -9,10 +9,6 @@
 
 #include <sys/prctl.h>
 
-#include <chrono>
-#include <exception>
-#include <future>
-#include <memory>
 #include <utility>
 
 namespace ft::radixft {
@@ -147,43 +143,19 @@ int init() noexcept
     return ORTE_SUCCESS;
 }
 
-/// Wakes the waiter in the runtime's thread, behind the events that this thread has in hand.
-struct Drain {
-    opal_event_t event;
-    std::promise<void> done;
-};
+void on_tick(int, short, void *) noexcept {}
 
-void on_drained(int, short, void *drain) noexcept
+/// Ends the runtime's thread: MPI_Finalize unloads the code with which it takes events before it
+/// ends it, and waits for nothing that this thread does. A request to end that falls between two
+/// rounds of its loop is lost until the next event, which the timer brings.
+void stop_runtime_thread() noexcept
 {
-    static_cast<Drain *>(drain)->done.set_value();
-}
-
-void on_deregistered(int, void *drain) noexcept
-{
-    opal_event_active(&static_cast<Drain *>(drain)->event, OPAL_EV_WRITE, 1);
-}
-
-/// Gives the handler back and waits for the end of what was told to it. PMIx's thread hands each
-/// event to the runtime's, and MPI_Finalize unloads the code with which that one takes it.
-void leave_events() noexcept
-{
-    constexpr std::chrono::seconds patience{2};
-    const std::size_t mine = std::exchange(handler, SIZE_MAX);
-    if (mine == SIZE_MAX) {
-        return;
-    }
-    try {
-        auto drain = std::make_unique<Drain>();
-        std::future<void> drained = drain->done.get_future();
-        opal_event_set(orte_event_base, &drain->event, -1, OPAL_EV_WRITE, on_drained, drain.get());
-        opal_pmix.deregister_evhandler(mine, on_deregistered, drain.get());
-        if (drained.wait_for(patience) != std::future_status::ready) {
-            story(1, "PMIx does not give the handler of events back; goes on without");
-            static_cast<void>(drain.release()); // it may still be written to
-        }
-    } catch (const std::exception &) {
-        opal_pmix.deregister_evhandler(mine, nullptr, nullptr);
-    }
+    constexpr timeval period{.tv_sec = 0, .tv_usec = 10'000};
+    opal_event_t tick;
+    opal_event_set(orte_event_base, &tick, -1, OPAL_EV_PERSIST, on_tick, nullptr);
+    opal_event_add(&tick, &period);
+    opal_progress_thread_pause(nullptr);
+    opal_event_del(&tick);
 }
 
 int finalize() noexcept
@@ -194,10 +166,10 @@ int finalize() noexcept
     stop_self_check();
     opal_progress_unregister(look_at_board);
     death_board.close();
-    leave_events();
-    // What reaches the runtime's thread from now on must not run: its code is unloaded before the
-    // thread ends. Nothing waits for that thread any more.
-    opal_progress_thread_pause(nullptr);
+    if (handler != SIZE_MAX) {
+        opal_pmix.deregister_evhandler(std::exchange(handler, SIZE_MAX), nullptr, nullptr);
+    }
+    stop_runtime_thread();
     return ORTE_SUCCESS;
 }
 
