@@ -38,6 +38,8 @@ struct Callbacks {
     static void vm_ready(int fd, short flags, void *data) noexcept;
     /// In place of the launcher's function.
     static void launch_daemons(int fd, short flags, void *data) noexcept;
+    /// A line of one of the ranks broke.
+    static void line_broke(int fd, short flags, void *data) noexcept;
     static void timer(int fd, short flags, void *data) noexcept;
     /// Calls `what` from the event base, after whatever runs now.
     static void later(std::function<void()> what) noexcept;

@@ -150,6 +150,7 @@ int Daemon::start() noexcept
     }
     run_promptly();
     start_board();
+    start_lines();
     start_watch();
     start_sweeping();
     for (const orte_rml_tag_t tag : {protocol_tag, glue_tag, launch_tag, opening_tag}) {
@@ -197,6 +198,10 @@ void Daemon::stop() noexcept
     }
     started_ = false;
     opal_event_evtimer_del(&timer_);
+    if (lines_.readable() >= 0) {
+        opal_event_del(&line_broke_);
+        lines_.stop();
+    }
     // Its ranks have ended, also those that were never reported.
     segments_.remove_all(ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid));
     if (ORTE_PROC_IS_HNP) {

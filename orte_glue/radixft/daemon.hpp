@@ -15,6 +15,7 @@
 #include "orte_glue/radixft/gather.hpp"
 #include "orte_glue/radixft/held.hpp"
 #include "orte_glue/radixft/jobs.hpp"
+#include "orte_glue/radixft/life_lines.hpp"
 #include "orte_glue/radixft/parameters.hpp"
 #include "orte_glue/radixft/segments.hpp"
 #include "orte_glue/radixft/session.hpp"
@@ -143,6 +144,9 @@ class Daemon {
     // daemon_watch.cc
     static void set_for_ranks(const char *variable, const char *value);
     void start_board();
+    void start_lines();
+    void lines_broke();
+    void rank_died(Rank who, Cause cause, int exit_code);
     void start_watch();
     void watch_ranks(base::Time now);
     void start_sweeping();
@@ -198,10 +202,12 @@ class Daemon {
     std::unique_ptr<WindDown> wind_down_;
     std::unique_ptr<Session> session_;
     std::optional<membership::Sealer> sealer_;
-    membership::Key number_{};      ///< at mpirun: key_ was made from it
-    membership::Key launch_key_{};  ///< seals what is said before the job begins
-    membership::Key key_{};         ///< seals everything later
-    DeathBoard board_;              ///< where its ranks look for deaths
+    membership::Key number_{};     ///< at mpirun: key_ was made from it
+    membership::Key launch_key_{}; ///< seals what is said before the job begins
+    membership::Key key_{};        ///< seals everything later
+    DeathBoard board_;             ///< where its ranks look for deaths
+    LifeLines lines_;              ///< by which its ranks hang
+    opal_event_t line_broke_;
     std::vector<RankDeath> untold_; ///< of which PMIx knows nothing yet
     std::unique_ptr<Watch> watch_;  ///< null: nobody wants ranks that hang to be found
     std::map<Rank, std::pair<Cause, std::int64_t>> accused_; ///< of what, and when by the wall

@@ -318,23 +318,6 @@ void Daemon::apply_view()
     gather_->recheck();
 }
 
-void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
-{
-    leftovers_.push_back({monotonic_now(), rank.name.jobid, rank.local_rank});
-    if (!started_ || over_ || orte_orteds_term_ordered) {
-        return;
-    }
-    jobs_.learn();
-    const Rank who{rank.name.jobid, rank.name.vpid};
-    RankDeath death{who, self_, cause, rank.exit_code, 0, wall_us()};
-    if (const auto it = accused_.find(who); it != accused_.end()) {
-        std::tie(death.cause, death.noticed_us) = it->second;
-    }
-    session_->report(monotonic_now(), death);
-    flush();
-    arm_timer();
-}
-
 /// Ranks that poll are told first, by the board; then the other daemons, to whom what is to be sent
 /// leaves when this call of the event base returns; and then, by PMIx, ranks that do not poll.
 void Daemon::announce(const std::vector<RankDeath> &deaths)

@@ -1,5 +1,5 @@
-// What passes between a daemon and its own ranks through memory and files: the board of deaths, and
-// the watch over those that may hang.
+// What passes between a daemon and its own ranks through memory and files: the lines by which they
+// hang, the board of deaths, and the watch over those that may hang inside MPI.
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
@@ -29,7 +29,32 @@ std::vector<Rank> local_ranks()
     return ranks;
 }
 
+/// The runtime's object for a rank of this daemon that may still die of a signal; null when there
+/// is none.
+const orte_proc_t *mortal(Rank who)
+{
+    for (int i = 0; i < orte_local_children->size; ++i) {
+        const auto *const child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child != nullptr && child->name.jobid == who.jobid && child->name.vpid == who.vpid) {
+            const bool lives = ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_ALIVE) &&
+                               !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_WAITPID) && child->pid > 0;
+            // Who has said goodbye, or called MPI_Abort, or was ended with the job, is no failure.
+            const bool minded = !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_HAS_DEREG) &&
+                                !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_ABORT) &&
+                                child->state < ORTE_PROC_STATE_TERMINATED;
+            return lives && minded ? child : nullptr;
+        }
+    }
+    return nullptr;
+}
+
 } // namespace
+
+void Callbacks::line_broke(int, short, void *) noexcept
+{
+    Daemon::get().lines_broke();
+}
 
 int Callbacks::signalled(const orte_process_name_t *rank, std::int32_t number) noexcept
 {
@@ -64,6 +89,64 @@ void Daemon::start_board()
     }
     // Without one, that of a job in which this daemon runs must not be taken for it.
     set_for_ranks(death_board_place, board_.place().c_str());
+}
+
+void Daemon::start_lines()
+{
+    if (parameters().life_line != 0) {
+        std::uint64_t number = 0;
+        const auto drawn = draw_key();
+        if (drawn) {
+            std::memcpy(&number, drawn->data(), sizeof number);
+        }
+        if (drawn && lines_.start(ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid), number)) {
+            opal_event_set(orte_event_base, &line_broke_, lines_.readable(),
+                           OPAL_EV_READ | OPAL_EV_PERSIST, Callbacks::line_broke, nullptr);
+            opal_event_set_priority(&line_broke_, ORTE_MSG_PRI);
+            opal_event_add(&line_broke_, nullptr);
+        } else {
+            story(1, "has no lines for its ranks (%s): waits for the end of their processes",
+                  std::strerror(errno));
+        }
+    }
+    set_for_ranks(life_lines_place, lines_.place().c_str());
+}
+
+void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
+{
+    leftovers_.push_back({monotonic_now(), rank.name.jobid, rank.local_rank});
+    const Rank who{rank.name.jobid, rank.name.vpid};
+    lines_.forget(who);
+    rank_died(who, cause, rank.exit_code);
+}
+
+void Daemon::rank_died(Rank who, Cause cause, int exit_code)
+{
+    if (!started_ || over_ || orte_orteds_term_ordered) {
+        return;
+    }
+    jobs_.learn();
+    RankDeath death{who, self_, cause, exit_code, 0, wall_us()};
+    if (const auto it = accused_.find(who); it != accused_.end()) {
+        std::tie(death.cause, death.noticed_us) = it->second;
+    }
+    session_->report(monotonic_now(), death);
+    flush();
+    arm_timer();
+}
+
+/// The kernel will report the same death again, as a child's end, when it has cleaned up.
+void Daemon::lines_broke()
+{
+    for (const Rank who : lines_.take()) {
+        const orte_proc_t *const child = mortal(who);
+        const int number = child == nullptr ? 0 : fatal_signal(child->pid);
+        story(3, "the line of rank %u of job %u broke: signal %d", who.vpid,
+              ORTE_LOCAL_JOBID(who.jobid), number);
+        if (number != 0) {
+            rank_died(who, Cause::signal, 128 + number);
+        }
+    }
 }
 
 void Daemon::start_watch()

@@ -6,13 +6,12 @@
 /// turns. The board only grows, and holds what the events hold: whoever has none, or does not poll,
 /// or finds it full, learns the same by the event, and whoever learned it twice knows it once.
 ///
-/// The board is anonymous memory (memfd_create), which a rank opens through its daemon's entry in
-/// /proc: that is for processes of the same user only. It is sealed, so that nobody but the daemon,
-/// whose mapping is older than the seals, can ever write to it or cut it short, and it begins with
-/// a number drawn by chance which the daemon puts into the environment of its ranks only. A rank
-/// that finds anything else there goes without. Knows nothing of the runtime.
+/// Where it lies, and whose it is, says daemon_memory.hpp; it is sealed so that nobody but the
+/// daemon, whose mapping is older than the seals, can ever write to it. Knows nothing of the
+/// runtime.
 #pragma once
 
+#include "orte_glue/radixft/daemon_memory.hpp"
 #include "orte_glue/radixft/types.hpp"
 
 #include <array>
@@ -44,11 +43,7 @@ struct DeathBoardLayout {
         std::uint32_t unused = 0;
     };
 
-    std::uint32_t magic = expected_magic;
-    std::uint32_t format = expected_format;
-    std::uint32_t family = 0; ///< the number that all jobs of this mpirun share
-    std::uint32_t unused = 0;
-    std::uint64_t number = 0;           ///< as in the environment
+    SharedHead head;
     std::atomic<std::uint64_t> count{}; ///< of entries that are complete
     std::array<Entry, capacity> entries{};
 };
@@ -57,23 +52,17 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 /// The daemon's side. One thread.
 class DeathBoard {
   public:
-    DeathBoard() = default;
-    ~DeathBoard();
-    DeathBoard(const DeathBoard &) = delete;
-    DeathBoard &operator=(const DeathBoard &) = delete;
-
     /// Makes the board of a daemon whose jobs have this family. False, and errno says why, when the
     /// system does not offer what it takes: ranks then learn by events alone.
     bool make(std::uint32_t family, std::uint64_t number) noexcept;
     /// What death_board_place is to say; empty without a board.
-    const std::string &place() const { return place_; }
+    const std::string &place() const { return memory_.place(); }
     /// Appends one death. False, and nothing changed, without a board or when it is full.
     bool post(const RankDeath &death) noexcept;
 
   private:
+    DaemonMemory memory_;
     DeathBoardLayout *board_ = nullptr;
-    int file_ = -1;
-    std::string place_;
 };
 
 /// A rank's side. opened() and close() before and after all else; otherwise any thread.

@@ -18,7 +18,7 @@ struct Entry {
     bool written_by_programs = false; ///< through MPI_T, while the job runs
 };
 
-constexpr std::array<Entry, 15> table{{
+constexpr std::array<Entry, 16> table{{
     {"arity", &Parameters::arity, 2, 1024, OPAL_INFO_LVL_4,
      "Children of a daemon in the membership tree: a power of two, 2 to 1024, default 2. 2: the "
      "least "
@@ -98,6 +98,12 @@ constexpr std::array<Entry, 15> table{{
      "which a rank looks whenever MPI makes progress: within microseconds, but a rank that stays "
      "out of MPI learns nothing meanwhile. 2: by an event of PMIx, whose thread waits for the core "
      "on which its rank computes: milliseconds. 3: by both."},
+    {"life_line", &Parameters::life_line, 0, 1, OPAL_INFO_LVL_8,
+     "How a daemon notices that a rank is killed, 0 or 1, default 1. 1: when its first thread "
+     "ends, "
+     "some 60 microseconds after the signal; costs a sleeping thread in each rank, wants Linux "
+     "5.16, and is for 127 ranks of a daemon. 0, and wherever 1 is not to be had: when the kernel "
+     "has taken the whole process apart, milliseconds later, many where cores are shared."},
     {"announce", &Parameters::announce_ms, 0, 3600000, OPAL_INFO_LVL_5,
      "Written through MPI_T by a program that will keep MPI's progress engine from moving on "
      "purpose: for how long, in milliseconds, 0 to 3600000, default 0. Counted from the next "

@@ -31,6 +31,7 @@ struct Parameters {
     int stop_limit_ms = 5000;
     int announce_ms = 0;
     int tell = tell_by_board | tell_by_event;
+    int life_line = 1;
     char *log_dir = nullptr;
     char *output_dir = nullptr;
 

@@ -1,7 +1,14 @@
 #include "orte_glue/radixft/watch.hpp"
 
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -25,6 +32,37 @@ ProcessState process_state(std::int64_t pid)
         }
     }
     return result;
+}
+
+int fatal_signal(std::int64_t pid)
+{
+    const std::string folder = "/proc/" + std::to_string(pid);
+    // The kernel's PF_EXITING and PF_SIGNALED, which it has not changed since 2.6.
+    constexpr unsigned long exiting = 0x4;
+    constexpr unsigned long signaled = 0x400;
+    std::ifstream stat(folder + "/stat");
+    std::string text{std::istreambuf_iterator<char>(stat), {}};
+    // The second of its fields is the program's name, and may hold anything.
+    std::istringstream rest(text.substr(std::min(text.rfind(')'), text.size() - 1) + 1));
+    const std::vector<std::string> words{std::istream_iterator<std::string>(rest), {}};
+    constexpr std::size_t flags = 9 - 3;
+    constexpr std::size_t exit_code = 52 - 3;
+    if (words.size() > exit_code && (std::strtoul(words[flags].c_str(), nullptr, 10) &
+                                     (exiting | signaled)) == (exiting | signaled)) {
+        if (const int code = std::atoi(words[exit_code].c_str()) & 0x7f; code != 0) {
+            return code;
+        }
+    }
+    // Sent, and not to be blocked, but its first thread has not had a core since.
+    std::ifstream status(folder + "/status");
+    for (std::string word; status >> word;) {
+        if (word == "ShdPnd:") {
+            unsigned long long pending = 0;
+            status >> std::hex >> pending;
+            return (pending >> (SIGKILL - 1) & 1) != 0 ? SIGKILL : 0;
+        }
+    }
+    return 0;
 }
 
 Watch::~Watch()

@@ -22,6 +22,11 @@ struct ProcessState {
 /// Of the process `pid`; '?' when there is none.
 ProcessState process_state(std::int64_t pid);
 
+/// The signal that has killed the process `pid`, also while the kernel still takes it apart; 0:
+/// none has, as far as can be told. Once there is one there is no way back. True only of a process
+/// that this one has not yet reaped, or the number may be another's.
+int fatal_signal(std::int64_t pid);
+
 class Watch {
   public:
     /// `folder` is where the ranks' records appear. Stopped ranks are accused after

@@ -38,8 +38,10 @@ std::string forged(int seals, std::size_t size = sizeof(DeathBoardLayout))
 {
     const int file = memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     static DeathBoardLayout layout;
-    layout.family = family;
-    layout.number = number;
+    layout.head = {.magic = DeathBoardLayout::expected_magic,
+                   .format = DeathBoardLayout::expected_format,
+                   .family = family,
+                   .number = number};
     const bool written = pwrite(file, &layout, sizeof layout, 0) == sizeof layout &&
                          ftruncate(file, static_cast<off_t>(size)) == 0 &&
                          (seals == 0 || fcntl(file, F_ADD_SEALS, seals) == 0);

@@ -4,6 +4,7 @@
 #include "opal/process/deaths.hpp"
 #include "opal/process/keys.hpp"
 #include "orte_glue/radixft/daemon.hpp"
+#include "orte_glue/radixft/life_lines.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 #include "orte_glue/radixft/spawns.hpp"
 
@@ -16,6 +17,8 @@ namespace ft::radixft {
 namespace {
 
 std::size_t handler = SIZE_MAX;
+/// Never destroyed: a child of this process that calls exit() has no such thread to wait for.
+LifeLine &life_line = *new LifeLine;
 
 std::int64_t told_after_us(std::int64_t noticed_us)
 {
@@ -135,7 +138,10 @@ int init() noexcept
     if (registration.status != OPAL_SUCCESS) {
         return ORTE_ERROR;
     }
-    death_board.open(std::getenv(death_board_place), ORTE_JOB_FAMILY(ORTE_PROC_MY_NAME->jobid));
+    const orte_jobid_t jobid = ORTE_PROC_MY_NAME->jobid;
+    death_board.open(std::getenv(death_board_place), ORTE_JOB_FAMILY(jobid));
+    life_line.hold(std::getenv(life_lines_place), ORTE_JOB_FAMILY(jobid),
+                   {jobid, ORTE_PROC_MY_NAME->vpid});
     if (!start_self_check()) {
         opal_progress_register(look_at_board);
     }
@@ -163,6 +169,7 @@ int finalize() noexcept
     if (convert_name != nullptr) {
         opal_convert_string_to_process_name = std::exchange(convert_name, nullptr);
     }
+    life_line.release();
     stop_self_check();
     opal_progress_unregister(look_at_board);
     death_board.close();

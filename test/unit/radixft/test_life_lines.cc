@@ -1,0 +1,240 @@
+#include "orte_glue/radixft/life_lines.hpp"
+#include "orte_glue/radixft/watch.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace ft::radixft;
+
+namespace {
+
+constexpr std::uint32_t family = 4711;
+constexpr std::uint64_t number = 0xfedcba9876543210;
+constexpr int patience_ms = 30'000;
+
+Rank rank(std::uint32_t vpid)
+{
+    return {family << 16 | 1, vpid};
+}
+
+/// A process that holds a line, and what its parent sees of its end. Made before the lines are
+/// watched: a process with threads had better not fork.
+class Child {
+  public:
+    /// `last` is what it does when told to go on, with its line.
+    template <class Last>
+    Child(Rank who, Last last)
+    {
+        if (pipe(to_) != 0 || pipe(from_) != 0) {
+            return;
+        }
+        pid_ = fork();
+        if (pid_ == 0) {
+            char place[256] = "";
+            LifeLine line;
+            const char held =
+                read(to_[0], place, sizeof place) > 0 && line.hold(place, family, who) ? 'y' : 'n';
+            char go = 0;
+            if (write(from_[1], &held, 1) == 1 && read(to_[0], &go, 1) == 1) {
+                last(line);
+            }
+            _exit(0);
+        }
+    }
+    ~Child()
+    {
+        for (const int file : {to_[0], to_[1], from_[0], from_[1]}) {
+            close(file);
+        }
+    }
+    Child(const Child &) = delete;
+    Child &operator=(const Child &) = delete;
+
+    bool holds(const LifeLines &lines) const
+    {
+        const std::string &place = lines.place();
+        const auto size = static_cast<ssize_t>(place.size() + 1);
+        char held = 0;
+        return pid_ > 0 && write(to_[1], place.c_str(), place.size() + 1) == size &&
+               read(from_[0], &held, 1) == 1 && held == 'y';
+    }
+    bool go_on() const { return write(to_[1], "g", 1) == 1; }
+    /// Waits for its end, leaves it unreaped.
+    void wait_for_end() const
+    {
+        siginfo_t info{};
+        waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+    }
+    int reap() const
+    {
+        int status = -1;
+        waitpid(pid_, &status, 0);
+        return status;
+    }
+    pid_t pid() const { return pid_; }
+
+  private:
+    int to_[2] = {-1, -1};
+    int from_[2] = {-1, -1};
+    pid_t pid_ = -1;
+};
+
+bool told(const LifeLines &lines)
+{
+    pollfd wait{lines.readable(), POLLIN, 0};
+    return poll(&wait, 1, patience_ms) == 1;
+}
+
+void who_is_killed_is_told(void **)
+{
+    const Child kills_itself(rank(3), [](LifeLine &) { raise(SIGKILL); });
+    const Child ends_itself(rank(4), [](LifeLine &) { raise(SIGTERM); });
+    LifeLines lines;
+    const bool started = lines.start(family, number);
+    const bool held = kills_itself.holds(lines) && ends_itself.holds(lines);
+    kills_itself.go_on();
+    const bool first_told = told(lines);
+    const std::vector<Rank> first = lines.take();
+    kills_itself.wait_for_end();
+    const int first_signal = fatal_signal(kills_itself.pid());
+    ends_itself.go_on();
+    const bool second_told = told(lines);
+    const std::vector<Rank> second = lines.take();
+    ends_itself.wait_for_end();
+    const int second_signal = fatal_signal(ends_itself.pid());
+    lines.stop();
+    kills_itself.reap();
+    ends_itself.reap();
+    assert_true(started && held && first_told && second_told);
+    assert_true(first == std::vector{rank(3)});
+    assert_true(second == std::vector{rank(4)});
+    assert_int_equal(first_signal, SIGKILL);
+    assert_int_equal(second_signal, SIGTERM);
+}
+
+/// It is what this is for: from the first word on it is certain, whether the process is gone or
+/// not.
+void it_is_certain_at_once(void **)
+{
+    const Child child(rank(1), [](LifeLine &) {
+        for (;;) {
+            pause();
+        }
+    });
+    LifeLines lines;
+    lines.start(family, number);
+    const bool held = child.holds(lines) && child.go_on();
+    const int before = fatal_signal(child.pid());
+    kill(child.pid(), SIGKILL);
+    const bool was_told = told(lines);
+    const int during = fatal_signal(child.pid());
+    const std::vector<Rank> broken = lines.take();
+    lines.stop();
+    child.reap();
+    assert_true(held && was_told);
+    assert_int_equal(before, 0);
+    assert_int_equal(during, SIGKILL);
+    assert_int_equal(broken.size(), 1);
+}
+
+void who_leaves_is_not_told(void **)
+{
+    const Child releases(rank(1), [](LifeLine &line) { line.release(); });
+    const Child leaves(rank(2), [](LifeLine &) { _exit(3); });
+    LifeLines lines;
+    lines.start(family, number);
+    const bool held = releases.holds(lines) && leaves.holds(lines);
+    releases.go_on();
+    releases.wait_for_end();
+    leaves.go_on();
+    // Without a word: the line breaks, but the system says that no signal did it.
+    const bool was_told = told(lines);
+    const std::vector<Rank> broken = lines.take();
+    leaves.wait_for_end();
+    const int left = fatal_signal(leaves.pid());
+    lines.stop();
+    const int status = leaves.reap();
+    releases.reap();
+    assert_true(held && was_told);
+    assert_true(broken == std::vector{rank(2)});
+    assert_int_equal(left, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+
+/// All lines are taken, and free again when their owners have released them or are known to be
+/// dead.
+void a_line_is_free_again(void **)
+{
+    LifeLines lines;
+    lines.start(family, number);
+    auto held = std::make_unique<std::array<LifeLine, LifeLinesLayout::capacity>>();
+    std::uint32_t vpid = 0;
+    bool all = true;
+    for (LifeLine &line : *held) {
+        all = line.hold(lines.place().c_str(), family, rank(vpid++)) && all;
+    }
+    LifeLine more;
+    const bool too_many = more.hold(lines.place().c_str(), family, rank(vpid));
+    held->front().release();
+    const bool one = more.hold(lines.place().c_str(), family, rank(vpid));
+    LifeLine another;
+    const bool full = another.hold(lines.place().c_str(), family, rank(vpid + 1));
+    lines.forget(rank(7));
+    const bool forgotten = another.hold(lines.place().c_str(), family, rank(vpid + 1));
+    const bool quiet = lines.take().empty();
+    held.reset();
+    assert_true(all && one && forgotten && quiet);
+    assert_false(too_many || full);
+}
+
+void what_is_no_daemons_is_not_taken(void **)
+{
+    LifeLines lines;
+    lines.start(family, number);
+    const std::string place = lines.place();
+    const auto holds = [](const std::string &where, std::uint32_t whose) {
+        LifeLine line;
+        return line.hold(where.c_str(), whose, rank(1));
+    };
+    const bool right = holds(place, family);
+    const bool wrong = holds(place, family + 1) || holds(place + "0", family) ||
+                       holds("", family) || holds("/tmp:0", family) || holds("/dev/zero:0", family);
+    LifeLine line;
+    const bool null = line.hold(nullptr, family, rank(1));
+    lines.stop();
+    const bool stopped = lines.readable() == -1;
+    assert_true(right && stopped);
+    assert_false(wrong || null);
+}
+
+void a_process_that_lives_was_killed_by_nothing(void **)
+{
+    assert_int_equal(fatal_signal(getpid()), 0);
+    assert_int_equal(fatal_signal(1), 0);
+    assert_int_equal(fatal_signal(0), 0);
+    assert_int_equal(fatal_signal(-1), 0);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_killed_is_told),
+        cmocka_unit_test(it_is_certain_at_once),
+        cmocka_unit_test(who_leaves_is_not_told),
+        cmocka_unit_test(a_line_is_free_again),
+        cmocka_unit_test(what_is_no_daemons_is_not_taken),
+        cmocka_unit_test(a_process_that_lives_was_killed_by_nothing),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
