@@ -166,7 +166,12 @@ def execute(request, fds):
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP,
                        signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
-        os.setsid()
+        # Either makes the group by which the command is ended. Linux divides the cores among sessions before
+        # it does among processes (sched(7), autogroup), so hosts with a session each take turns.
+        if request["env"].get("FT_CLUSTER_ONE_SESSION") == "1":
+            os.setpgid(0, 0)
+        else:
+            os.setsid()
         # The received numbers may themselves be 0..2: move them out of the way.
         high = [os.dup(fd) for fd in fds]
         while min(high) < 3:
