@@ -54,6 +54,13 @@ struct Launch {
     base::Time since;
 };
 
+/// At mpirun: a daemon that is started again under its old id for a spawned job.
+struct Comeback {
+    std::uint32_t jobid = 0;
+    NodeId id = no_node;
+    std::string host;
+};
+
 class Daemon {
   public:
     /// The one of this process. Only for mpirun and daemons of a job that asked for radixft.
@@ -126,8 +133,10 @@ class Daemon {
 
     // daemon_join.cc
     void admit_newcomers(orte_state_caddy_t *caddy);
-    void bring_back(orte_job_t &job);
-    void bring_back(const std::string &host);
+    void bring_back(const orte_job_t &job);
+    static void bring_back(NodeId id, const std::string &host);
+    NodeId next_comeback(std::uint32_t jobid);
+    bool awaits_comeback(std::uint32_t jobid) const;
     void take_over_launcher();
     void introduce();
     Bytes invitation(NodeId guest);
@@ -135,7 +144,7 @@ class Daemon {
     bool on_address(NodeId from, std::span<const std::byte> body);
     void follow_joins(const membership::Event &installed);
     void check_newcomers();
-    static void give_up_launch(orte_job_t &job);
+    void give_up_launch(orte_job_t &job);
     bool in_mpi_init(std::uint32_t jobid) const;
     bool in_mpi_init(const orte_proc_t &dead) const;
     void spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death);
@@ -226,10 +235,10 @@ class Daemon {
     std::set<NodeId> sealing_;                    ///< have sent something sealed
     membership::HostMap hosts_;                   ///< at mpirun
     std::map<NodeId, std::uint32_t> lives_;       ///< at mpirun: incarnations of newcomers
-    NodeId comeback_ = no_node;                   ///< at mpirun: to be started again now
     orte_state_cbfunc_t start_daemons_ = nullptr; ///< the launcher's
     bool greeted_ = false;                        ///< this newcomer has told who it is
     Spawns spawns_;                               ///< at mpirun
+    std::vector<Comeback> comebacks_;             ///< at mpirun: not started yet
     std::vector<Launch> launches_;                ///< at mpirun: wait for newcomers
     std::set<NodeId> ready_;                      ///< at mpirun, during the launch
     std::set<NodeId> lost_;                       ///< nothing is sent there any more

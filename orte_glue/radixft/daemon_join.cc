@@ -35,8 +35,13 @@ void remember_contact(NodeId id, const std::string &uri)
 
 void Callbacks::vm_ready(int, short, void *data) noexcept
 {
-    auto *const caddy = static_cast<orte_state_caddy_t *>(data);
+    auto *caddy = static_cast<orte_state_caddy_t *>(data);
     Daemon &self = Daemon::get();
+    if (self.awaits_comeback(caddy->jdata->jobid)) {
+        ORTE_ACTIVATE_JOB_STATE(caddy->jdata, ORTE_JOB_STATE_LAUNCH_DAEMONS);
+        OBJ_RELEASE(caddy);
+        return;
+    }
     if (!self.begun() || !orte_get_attribute(&caddy->jdata->attributes, ORTE_JOB_LAUNCHED_DAEMONS,
                                              nullptr, OPAL_BOOL)) {
         orte_plm_base_vm_ready(0, 0, caddy);
@@ -71,12 +76,11 @@ void Daemon::admit_newcomers(orte_state_caddy_t *caddy)
     arm_timer();
 }
 
-/// Has the runtime start a daemon again on one of the hosts that a spawned job names, if that had
-/// one which is dead (add-host has become host by now). The runtime by itself takes a host that it
+/// Has the runtime start daemons again on the hosts that a spawned job names, if those had ones
+/// which are dead (add-host has become host by now). The runtime by itself takes a host that it
 /// knows for one that has a daemon.
-void Daemon::bring_back(orte_job_t &job)
+void Daemon::bring_back(const orte_job_t &job)
 {
-    comeback_ = no_node;
     if (!is_member() || job.apps == nullptr || job.originator.jobid == ORTE_JOBID_INVALID) {
         return;
     }
@@ -94,17 +98,44 @@ void Daemon::bring_back(orte_job_t &job)
         for (std::string name; std::getline(names, name, ',');) {
             name.resize(std::min(name.find(':'), name.size()));
             const auto who = hosts_.identity_for(name, *session_->engine().view());
-            // One at a time: the runtime numbers those that it starts together one behind the
-            // other.
-            if (who && who->incarnation > 0 && comeback_ == no_node) {
-                comeback_ = who->id;
-                bring_back(name);
+            const auto same = [&who](const Comeback &c) { return c.id == who->id; };
+            if (who && who->incarnation > 0 &&
+                std::none_of(comebacks_.begin(), comebacks_.end(), same)) {
+                comebacks_.push_back({job.jobid, who->id, name});
             }
         }
     }
 }
 
-void Daemon::bring_back(const std::string &host)
+bool Daemon::awaits_comeback(std::uint32_t jobid) const
+{
+    return std::any_of(comebacks_.begin(), comebacks_.end(),
+                       [jobid](const Comeback &c) { return c.jobid == jobid; });
+}
+
+/// Which daemon the launcher is to start again now. One in each of its turns, behind one for hosts
+/// that never had a daemon: it numbers those that it starts together one behind the other.
+NodeId Daemon::next_comeback(std::uint32_t jobid)
+{
+    const auto it = std::find_if(comebacks_.begin(), comebacks_.end(),
+                                 [jobid](const Comeback &c) { return c.jobid == jobid; });
+    if (it == comebacks_.end()) {
+        return no_node;
+    }
+    for (int i = 1; i < orte_node_pool->size; ++i) {
+        const auto *const node =
+            static_cast<const orte_node_t *>(opal_pointer_array_get_item(orte_node_pool, i));
+        if (node != nullptr && node->state == ORTE_NODE_STATE_ADDED && node->daemon == nullptr) {
+            return no_node;
+        }
+    }
+    const Comeback now = *it;
+    comebacks_.erase(it);
+    bring_back(now.id, now.host);
+    return now.id;
+}
+
+void Daemon::bring_back(NodeId id, const std::string &host)
 {
     orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
     for (int i = 1; i < orte_node_pool->size; ++i) {
@@ -122,14 +153,15 @@ void Daemon::bring_back(const std::string &host)
                 --daemons->map->num_nodes;
             }
         }
-        story(1, "a daemon is started again on %s, as daemon %u", host.c_str(), comeback_);
+        story(1, "a daemon is started again on %s, as daemon %u", host.c_str(), id);
     }
 }
 
 void Callbacks::launch_daemons(int fd, short flags, void *data) noexcept
 {
     Daemon &self = Daemon::get();
-    const NodeId id = std::exchange(self.comeback_, no_node);
+    const NodeId id =
+        self.next_comeback(static_cast<const orte_state_caddy_t *>(data)->jdata->jobid);
     orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
     const orte_vpid_t count = daemons->num_procs;
     if (id != no_node) {
@@ -268,6 +300,7 @@ bool Daemon::on_address(NodeId from, std::span<const std::byte> body)
 
 void Daemon::give_up_launch(orte_job_t &job)
 {
+    std::erase_if(comebacks_, [&job](const Comeback &c) { return c.jobid == job.jobid; });
     refuse_launch(job, job.originator, ORTE_ERR_FAILED_TO_START);
     job.num_terminated = job.num_procs;
     ORTE_ACTIVATE_JOB_STATE(&job, ORTE_JOB_STATE_TERMINATED);

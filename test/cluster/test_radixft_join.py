@@ -40,7 +40,7 @@ class Job:
         self.run = cluster.mpirun(
             *mca, "--mca", "errmgr_radixft_log_dir", self.logs, "--mca", "errmgr_base_verbose", "1",
             "--mca", "errmgr_radixft_output_dir", folder, "--map-by", "node", "-np", str(RANKS), program,
-            "n3", self.marks.path, go, deadline=DEADLINE, env=ftcluster.component_env())
+            "n3", self.marks.path, go, "n2,n3", deadline=DEADLINE, env=ftcluster.component_env())
         self.end = time.monotonic() + DEADLINE
 
     def command(self, letter):
@@ -235,6 +235,24 @@ def evicted_comes_back():
         check(re.search(r"host n3 was taken for dead by the others", it.run.err), "the evicted one was not told")
 
 
+def two_come_back():
+    """Two lost hosts come back with one spawn, each under its old id"""
+    with job() as it:
+        it.command(b"w")
+        it.hears("joined", "the host did not join")
+        it.cluster.tool("kill", "n3")
+        for _ in range(RANKS):
+            it.hears("lost", "a rank did not learn that the added one died")
+        it.cluster.tool("boot", "n3")
+        os.kill(it.pid_of("^orted", "n2"), signal.SIGKILL)
+        it.says("installed view 3: 2 daemons")
+        it.command(b"b")
+        it.hears("joined", "the hosts did not come back")
+        it.finishes(RANKS - 1)
+        for who in ("daemon 2 on n2", "daemon 3 on n3"):
+            check(it.run.err.count(f"{who} is a member now") == (1 if "2" in who else 2), f"{who} did not come back")
+
+
 def joins_during_recovery():
     """A host is added while the view changes because a daemon died: both happen, all know"""
     with job() as it:
@@ -248,5 +266,5 @@ def joins_during_recovery():
 
 
 main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-      dies_before_mpi_init, evicted_comes_back,
+      dies_before_mpi_init, evicted_comes_back, two_come_back,
       joins_during_recovery])

@@ -1,6 +1,6 @@
 // Ranks that spawn others on a host that was not part of the job, and see that host die.
 //
-// usage: joins HOST FIFO GO
+// usage: joins HOST FIFO GO [HOSTS]
 //
 // Rank 0 reads commands from the FIFO named GO, one letter each, and tells the others, who wait for
 // it in MPI_Recv:
@@ -10,6 +10,7 @@
 //   l  all spawn one rank there, which finishes with its parents ("joined")
 //   a  rank 0 alone spawns one, which finishes with it: "joined", or "refused CLASS" if
 //      MPI_Comm_spawn returned an error of that class
+//   b  rank 0 alone spawns two on HOSTS, which finish with it: "joined", when both have said a word
 //   h  all spawn one rank there, which says "held" and never calls MPI_Init: "refused CLASS" from
 //      each of them, when it has died
 //   q  all finish
@@ -68,15 +69,17 @@ char next_command(const char *go, int me)
     return command;
 }
 
-/// Spawns one rank on `host` from `who`, with arguments `how` and `fifo`; the class of the error.
-int spawn(char *program, char *host, std::string how, char *fifo, MPI_Comm who, MPI_Comm &children)
+/// Spawns `count` ranks on `host` from `who`, with arguments `how` and `fifo`; the class of the
+/// error.
+int spawn(char *program, char *host, int count, std::string how, char *fifo, MPI_Comm who,
+          MPI_Comm &children)
 {
     MPI_Info info = MPI_INFO_NULL;
     MPI_Info_create(&info);
     MPI_Info_set(info, "add-host", host);
     char *arguments[] = {how.data(), fifo, nullptr};
     const int rc =
-        MPI_Comm_spawn(program, arguments, 1, info, 0, who, &children, MPI_ERRCODES_IGNORE);
+        MPI_Comm_spawn(program, arguments, count, info, 0, who, &children, MPI_ERRCODES_IGNORE);
     MPI_Info_free(&info);
     int error = MPI_SUCCESS;
     MPI_Error_class(rc, &error);
@@ -85,9 +88,15 @@ int spawn(char *program, char *host, std::string how, char *fifo, MPI_Comm who, 
 
 void hear_from_child(MPI_Comm children, const char *fifo)
 {
-    int got = 0;
-    MPI_Recv(&got, 1, MPI_INT, 0, 1, children, MPI_STATUS_IGNORE);
-    mark(fifo, got == word ? "joined" : "a wrong word");
+    int count = 0;
+    MPI_Comm_remote_size(children, &count);
+    bool right = true;
+    for (int child = 0; child < count; ++child) {
+        int got = 0;
+        MPI_Recv(&got, 1, MPI_INT, child, 1, children, MPI_STATUS_IGNORE);
+        right = right && got == word;
+    }
+    mark(fifo, right ? "joined" : "a wrong word");
 }
 
 } // namespace
@@ -114,15 +123,18 @@ int main(int argc, char **argv)
     mark(argv[2], "ready " + std::to_string(me));
     for (char command = next_command(argv[3], me); command != 'q';
          command = next_command(argv[3], me)) {
-        if (command == 'a' && me != 0) {
+        const bool alone = command == 'a' || command == 'b';
+        if (alone && me != 0) {
             continue;
         }
         MPI_Comm children = MPI_COMM_NULL;
-        const MPI_Comm who = command == 'a' ? MPI_COMM_SELF : MPI_COMM_WORLD;
+        const MPI_Comm who = alone ? MPI_COMM_SELF : MPI_COMM_WORLD;
         const std::uint64_t before = ft::process::news();
         const std::size_t dead = ft::process::death_count();
         const char *const how = command == 'w' ? "stay" : command == 'h' ? "hold" : "leave";
-        const int error = spawn(argv[0], argv[1], how, argv[2], who, children);
+        const bool both = command == 'b' && argc > 4;
+        const int error =
+            spawn(argv[0], argv[both ? 4 : 1], both ? 2 : 1, how, argv[2], who, children);
         if (error != MPI_SUCCESS) {
             mark(argv[2], "refused " + std::to_string(error));
             continue;
