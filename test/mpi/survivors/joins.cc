@@ -11,8 +11,8 @@
 //   a  rank 0 alone spawns one, which finishes with it: "joined", or "refused CLASS" if
 //      MPI_Comm_spawn returned an error of that class
 //   b  rank 0 alone spawns two on HOSTS, which finish with it: "joined", when both have said a word
-//   h  all spawn one rank there, which says "held" and never calls MPI_Init: "refused CLASS" from
-//      each of them, when it has died
+//   h  all spawn two ranks there, which say "held" and never call MPI_Init: "refused CLASS" from
+//      each of them, when one has died
 //   q  all finish
 // Prints "done RANK" at the end.
 #include <mpi.h>
@@ -132,9 +132,12 @@ int main(int argc, char **argv)
         const std::uint64_t before = ft::process::news();
         const std::size_t dead = ft::process::death_count();
         const char *const how = command == 'w' ? "stay" : command == 'h' ? "hold" : "leave";
-        const bool both = command == 'b' && argc > 4;
-        const int error =
-            spawn(argv[0], argv[both ? 4 : 1], both ? 2 : 1, how, argv[2], who, children);
+        std::string host = command == 'b' && argc > 4 ? argv[4] : argv[1];
+        if (command == 'h') {
+            host += ":2";
+        }
+        const int count = command == 'b' || command == 'h' ? 2 : 1;
+        const int error = spawn(argv[0], host.data(), count, how, argv[2], who, children);
         if (error != MPI_SUCCESS) {
             mark(argv[2], "refused " + std::to_string(error));
             continue;
