@@ -24,7 +24,7 @@ SPAWN_FAILED = "50"  # MPI_ERR_SPAWN
 class Job:
     """mpirun of the program that spawns, on all hosts but the last."""
 
-    def __init__(self, cluster, *mca):
+    def __init__(self, cluster, *mca, again="n2,n3"):
         mca = mca or RADIXFT
         self.cluster = cluster
         with open(os.path.join(cluster.state, "hostfile"), "w", encoding="utf-8") as hosts:
@@ -40,7 +40,7 @@ class Job:
         self.run = cluster.mpirun(
             *mca, "--mca", "errmgr_radixft_log_dir", self.logs, "--mca", "errmgr_base_verbose", "1",
             "--mca", "errmgr_radixft_output_dir", folder, "--map-by", "node", "-np", str(RANKS), program,
-            "n3", self.marks.path, go, "n2,n3", deadline=DEADLINE, env=ftcluster.component_env())
+            "n3", self.marks.path, go, again, deadline=DEADLINE, env=ftcluster.component_env())
         self.end = time.monotonic() + DEADLINE
 
     def command(self, letter):
@@ -88,10 +88,10 @@ def select_on(run):
 
 
 @contextlib.contextmanager
-def job(*mca):
+def job(*mca, again="n2,n3"):
     """A job whose ranks have begun, on a cluster of its own."""
     with ftcluster.Cluster() as cluster:
-        it = Job(cluster, *mca)
+        it = Job(cluster, *mca, again=again)
         try:
             it.ready()
             yield it
@@ -239,8 +239,26 @@ def evicted_comes_back():
         check(re.search(r"host n3 was taken for dead by the others", it.run.err), "the evicted one was not told")
 
 
+def first_host_comes_back():
+    """A host of the job itself, lost with its rank, comes back with a spawn as who it was, twice"""
+    with job(again="n2") as it:
+        it.command(b"k")
+        it.cluster.tool("kill", "n2")
+        it.hears("knows", "rank 0 did not learn that rank 2 died")
+        it.cluster.tool("boot", "n2")
+        it.command(b"b")
+        it.hears("joined", "the host did not come back")
+        os.kill(it.pid_of("^orted", "n2"), signal.SIGKILL)
+        it.says("installed view 3: 2 daemons")
+        it.command(b"b")
+        it.hears("joined", "the host did not come back again")
+        it.finishes(RANKS - 1)
+        check(it.run.err.count("daemon 2 on n2 is a member now") == 2, "the host was not who it was")
+        check(re.search(r"^  rank 2 on n2", it.run.err, re.M), "mpirun's last words do not tell of rank 2")
+
+
 def two_come_back():
-    """Two lost hosts come back with one spawn, each under its old id"""
+    """Two lost hosts, one of which the job began with, come back with one spawn, each under its old id"""
     with job() as it:
         it.command(b"w")
         it.hears("joined", "the host did not join")
@@ -248,8 +266,9 @@ def two_come_back():
         for _ in range(RANKS):
             it.hears("lost", "a rank did not learn that the added one died")
         it.cluster.tool("boot", "n3")
+        it.command(b"k")
         os.kill(it.pid_of("^orted", "n2"), signal.SIGKILL)
-        it.says("installed view 3: 2 daemons")
+        it.hears("knows", "rank 0 did not learn that rank 2 died")
         it.command(b"b")
         it.hears("joined", "the hosts did not come back")
         it.finishes(RANKS - 1)
@@ -270,5 +289,5 @@ def joins_during_recovery():
 
 
 main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-      dies_before_mpi_init, evicted_comes_back, two_come_back,
+      dies_before_mpi_init, evicted_comes_back, first_host_comes_back, two_come_back,
       joins_during_recovery])

@@ -10,7 +10,11 @@
 //   l  all spawn one rank there, which finishes with its parents ("joined")
 //   a  rank 0 alone spawns one, which finishes with it: "joined", or "refused CLASS" if
 //      MPI_Comm_spawn returned an error of that class
-//   b  rank 0 alone spawns two on HOSTS, which finish with it: "joined", when both have said a word
+//   b  rank 0 alone spawns one on each of HOSTS, which finish with it: "joined", when all have said
+//      a word
+//   k  rank 0 alone waits until it knows that the last rank of them is dead ("knows"): only then
+//   may
+//      others be commanded
 //   h  all spawn two ranks there, which say "held" and never call MPI_Init: "refused CLASS" from
 //      each of them, when one has died
 //   q  all finish
@@ -20,6 +24,7 @@
 #include "opal/process/deaths.hpp"
 #include "test/mpi/survivors/mark.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -45,6 +50,14 @@ int child(MPI_Comm parent, bool stays)
     return 0;
 }
 
+/// Whether a rank of MPI_COMM_WORLD is known to be dead.
+bool is_lost(int rank)
+{
+    static const char *const mine = std::getenv("PMIX_NAMESPACE");
+    const auto job = static_cast<std::uint32_t>(std::strtoul(mine ? mine : "0", nullptr, 10));
+    return ft::process::is_dead({job, static_cast<std::uint32_t>(rank)});
+}
+
 /// The next command, the same for all who live.
 char next_command(const char *go, int me)
 {
@@ -60,9 +73,8 @@ char next_command(const char *go, int me)
     }
     int size = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    const std::uint32_t job = ft::process::death_count() == 0 ? 0 : ft::process::death(0).who.jobid;
     for (int rank = 1; rank < size; ++rank) {
-        if (!ft::process::is_dead({job, static_cast<std::uint32_t>(rank)})) {
+        if (!is_lost(rank)) {
             MPI_Send(&command, 1, MPI_CHAR, rank, command_tag, MPI_COMM_WORLD);
         }
     }
@@ -119,12 +131,21 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int me = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    int size = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Barrier(MPI_COMM_WORLD);
     mark(argv[2], "ready " + std::to_string(me));
     for (char command = next_command(argv[3], me); command != 'q';
          command = next_command(argv[3], me)) {
-        const bool alone = command == 'a' || command == 'b';
+        const bool alone = command == 'a' || command == 'b' || command == 'k';
         if (alone && me != 0) {
+            continue;
+        }
+        if (command == 'k') {
+            for (std::uint64_t seen = 0; !is_lost(size - 1); seen = ft::process::news()) {
+                ft::process::wait_for_news(seen);
+            }
+            mark(argv[2], "knows");
             continue;
         }
         MPI_Comm children = MPI_COMM_NULL;
@@ -136,7 +157,8 @@ int main(int argc, char **argv)
         if (command == 'h') {
             host += ":2";
         }
-        const int count = command == 'b' || command == 'h' ? 2 : 1;
+        const int count =
+            command == 'h' ? 2 : 1 + static_cast<int>(std::count(host.begin(), host.end(), ','));
         const int error = spawn(argv[0], host.data(), count, how, argv[2], who, children);
         if (error != MPI_SUCCESS) {
             mark(argv[2], "refused " + std::to_string(error));
