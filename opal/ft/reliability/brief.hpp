@@ -14,8 +14,8 @@ namespace ft::reliability {
 inline constexpr std::byte brief_mark{6};
 inline constexpr std::size_t brief_bytes = 48;       ///< before the payload
 inline constexpr std::size_t brief_upper_place = 32; ///< where the 8 bytes of upper header stand
-/// A payload of 8 bytes makes, with the 8 of vader's own header, one cache line of 64; this makes
-/// two.
+/// A payload of 8 bytes makes, with the 8 of vader's own header, the size of a cache line, 64; this
+/// makes twice that.
 inline constexpr std::size_t most_brief_payload = 72;
 
 [[nodiscard]] inline bool is_brief(std::span<const std::byte> fragment) noexcept
