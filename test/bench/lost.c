@@ -1,7 +1,8 @@
 /* What one lost fragment adds to a message: round trips (a message there, an empty one back) under
  * btl/fault, each told by dr's own performance variables to be one in which nothing was sent again,
  * one in which a single fragment was since later ones had arrived (lost in the middle), or one in
- * which a single fragment was since its time had run out (lost at the tail).
+ * which a single fragment was since the peer, asked, did not have it, or its time had run out (lost
+ * at the tail).
  *
  * usage: lost [--bytes N] [--trips N]
  *   N bytes a message (default 1048576), N round trips (default 2000). Losses are to happen to rank
@@ -51,10 +52,12 @@ static void count_trips(char *data, int bytes, int trips)
         variable("pml_dr_retransmitted_gap", MPI_T_PVAR_CLASS_COUNTER, NULL);
     const MPI_T_pvar_handle timeout =
         variable("pml_dr_retransmitted_timeout", MPI_T_PVAR_CLASS_COUNTER, NULL);
+    const MPI_T_pvar_handle asked =
+        variable("pml_dr_retransmitted_tail", MPI_T_PVAR_CLASS_COUNTER, NULL);
     const MPI_T_pvar_handle srtt = variable("pml_dr_path_srtt", MPI_T_PVAR_CLASS_LEVEL, &world);
     double *times[kinds], paths[2 * most_paths];
     int counts[kinds] = {0};
-    unsigned long long gaps = read_one(gap), timeouts = read_one(timeout);
+    unsigned long long gaps = read_one(gap), timeouts = read_one(timeout) + read_one(asked);
     for (int k = 0; k < kinds; ++k)
         times[k] = malloc((size_t)trips * sizeof(double));
     for (int i = 0; i < trips; ++i) {
@@ -62,7 +65,8 @@ static void count_trips(char *data, int bytes, int trips)
         MPI_Send(data, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
         MPI_Recv(NULL, 0, MPI_CHAR, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         const double took = MPI_Wtime() - start;
-        const unsigned long long gaps_now = read_one(gap), timeouts_now = read_one(timeout);
+        const unsigned long long gaps_now = read_one(gap);
+        const unsigned long long timeouts_now = read_one(timeout) + read_one(asked);
         const unsigned long long by_gap = gaps_now - gaps, by_time = timeouts_now - timeouts;
         gaps = gaps_now;
         timeouts = timeouts_now;

@@ -77,7 +77,8 @@ LossReason Sender::judge(const FragmentRecord &record, base::Time now) const noe
             path.rtt.smoothed().ns() * path.reorder_threshold / (4 * config_.reorder_threshold),
             50'000);
         if (serial_diff(path.largest_acked_stamp, record.stamp) > (window >> stamp_shift)) {
-            return LossReason::gap;
+            return serial_diff(path.largest_acked_stamp, newest_stamp_) > 0 ? LossReason::tail
+                                                                            : LossReason::gap;
         }
     }
     if (path.state != PathState::up && paths_.other_up(record.path) &&
@@ -122,8 +123,26 @@ void Sender::lose_old_on(Vfrag &v, PathId path, LossReason reason, base::Time no
     }
 }
 
+bool Sender::still_held(const Vfrag &v) const noexcept
+{
+    // Once the watchdog has run out, or something was sent again, what a BTL holds proves nothing:
+    // its path may be dead.
+    if (v.held_ == 0 || v.backoff_ != 0 || !v.untouched_) {
+        return false;
+    }
+    unsigned index = v.count();
+    while (index > 0 && v.fragments[index - 1].state != FragmentState::in_flight) {
+        --index;
+    }
+    return index > 0 && v.fragments[index - 1].held != 0;
+}
+
 PathId Sender::expire(Vfrag &v, base::Time now)
 {
+    if (still_held(v)) {
+        v.ack_deadline_ = now + ack_timeout(v, v.fragments[v.count() - 1].path);
+        return no_path; // the peer cannot have it yet: that is the watchdog's business
+    }
     v.backoff_ = static_cast<std::uint8_t>(std::min<int>(v.backoff_ + 1, max_backoff));
     backoff_ = std::max(backoff_, v.backoff_);
     unsigned index = v.count();
@@ -152,6 +171,49 @@ PathId Sender::expire(Vfrag &v, base::Time now)
         }
     }
     return path;
+}
+
+base::Duration Sender::patience() const noexcept
+{
+    const Path &path = paths_[newest_path_];
+    // Whoever is in MPI acknowledges an ordered VFRAG within ack_delay. That is not waited for
+    // where a question costs next to nothing, as in shared memory.
+    const bool wait = newest_ordered_ && path.info.keeps_order;
+    const base::Duration once = path.rtt.smoothed() * 2 +
+                                (wait ? config_.ack_delay : base::Duration{}) +
+                                config_.rto_min / 16;
+    // A path may carry questions and answers, and never a fragment of full size.
+    return std::min(once * (std::int64_t{1} << std::min<int>(questions_, max_backoff)),
+                    config_.rto_max);
+}
+
+void Sender::consider_question(base::Time now) noexcept
+{
+    const base::Duration late = now - question_at_;
+    question_at_ = base::Time::never();
+    if (idle() || asked_) {
+        return;
+    }
+    if (late > paths_.away()) {
+        question_at_ = now + paths_.away(); // it was away itself: the answer may lie unread
+        return;
+    }
+    const Path &path = paths_[newest_path_];
+    if (path.info.unreliable || path.state != PathState::up || !path.rtt.has_sample()) {
+        return; // it asks by itself, or its timers and probes are at work
+    }
+    const base::Duration silent = between(newest_stamp_, stamp_of(now));
+    const base::Duration wait = patience();
+    if (path.held != 0 || !lost_.empty() || unsent_ordered_.head != nullptr ||
+        unsent_data_.head != nullptr) {
+        question_at_ = now + wait; // more goes out soon, or its BTL has not sent it yet
+    } else if (silent < wait) {
+        question_at_ = now + (wait - silent);
+    } else {
+        asked_ = true;
+        question_due_ = true;
+        questions_ = static_cast<std::uint8_t>(std::min<int>(questions_ + 1, max_backoff));
+    }
 }
 
 void Sender::doubt(const Vfrag &v, unsigned index) noexcept
@@ -300,6 +362,10 @@ void Sender::on_time(base::Time now)
         }
         arm(std::min(v->ack_deadline_, v->watchdog_deadline_));
     }
+    if (question_at_ <= now) {
+        consider_question(now);
+    }
+    arm(question_at_);
     // Acknowledged by whatever way, while a descriptor sits in a BTL that does not move: the
     // message need not wait for it.
     std::erase_if(draining_, [&](Vfrag *v) {

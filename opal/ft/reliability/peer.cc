@@ -122,11 +122,14 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         fill_common(t.header, t.path, now);
         return true;
     }
-    if (receiver_.ack_due() || (flush_ && receiver_.ack_owed())) {
-        t.path = paths_.pick_control(receiver_.answer_path(), counters_.acks_sent);
+    const bool asks = sender_.question_due();
+    if (asks || receiver_.ack_due() || (flush_ && receiver_.ack_owed())) {
+        t.path = paths_.pick_control(asks ? sender_.question_path() : receiver_.answer_path(),
+                                     counters_.acks_sent);
         if (t.path != no_path) {
             t.what = Transmit::What::ack;
             t.header.kind = Kind::ack;
+            t.header.flags = asks ? flag_ack_wanted : std::uint8_t{0};
             fill_common(t.header, t.path, now);
             return true;
         }
@@ -167,8 +170,8 @@ base::Time Peer::sent_express(Vfrag &v, PathId path, std::uint32_t stamp, bool c
     }
     sender_.submit_sent(v, path, stamp, now);
     took_along(checksummed);
-    return was_idle ? std::min(v.ack_deadline(), silent_since_ + config_.give_up)
-                    : v.ack_deadline();
+    const base::Time first = std::min(v.ack_deadline(), sender_.question_at());
+    return was_idle ? std::min(first, silent_since_ + config_.give_up) : first;
 }
 
 std::size_t Peer::write_control(const Transmit &t, std::span<std::byte> out) const noexcept
@@ -205,6 +208,10 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
         break;
     case Transmit::What::ack:
         ++counters_.acks_sent;
+        if (t.header.has(flag_ack_wanted)) {
+            ++counters_.questions_sent;
+            sender_.question_sent();
+        }
         receiver_.acknowledged(true);
         flush_ = false;
         break;

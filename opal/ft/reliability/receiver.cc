@@ -148,8 +148,11 @@ void Receiver::hold(const FragHeader &h, std::span<const std::byte> fragment, ba
     ++counters_.early;
     const std::size_t bytes = header_bytes + h.upper_bytes + h.payload_bytes;
     const auto whole = fragment.first(bytes);
+    if (early_ == nullptr) {
+        early_ = std::make_unique<Early>();
+    }
     const bool inserted =
-        early_.try_emplace(h.order, std::vector<std::byte>(whole.begin(), whole.end())).second;
+        early_->try_emplace(h.order, std::vector<std::byte>(whole.begin(), whole.end())).second;
     if (!inserted) {
         ++counters_.malformed; // two VFRAGs claim one place in the order
         return;
@@ -160,13 +163,16 @@ void Receiver::hold(const FragHeader &h, std::span<const std::byte> fragment, ba
 
 bool Receiver::next_ready(std::vector<std::byte> &fragment)
 {
-    const auto found = early_.find(next_order_);
-    if (found == early_.end()) {
+    if (early_ == nullptr) {
+        return false;
+    }
+    const auto found = early_->find(next_order_);
+    if (found == early_->end()) {
         return false;
     }
     fragment = std::move(found->second);
     held_bytes_ -= fragment.size();
-    early_.erase(found);
+    early_->erase(found);
     ++next_order_;
     return true;
 }
@@ -189,12 +195,12 @@ void Receiver::reject_payload(const FragHeader &h)
 void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
 {
     note_echo(h, arrival, now);
-    if (h.kind != Kind::ordered && h.kind != Kind::data) {
-        return; // control fragments have no tx of their own
-    }
     if (h.has(flag_ack_wanted)) {
         selective_ = true;
         ack_now_ = true;
+    }
+    if (h.kind != Kind::ordered && h.kind != Kind::data) {
+        return; // control fragments have no tx of their own
     }
     if (seen_.size() <= h.path) {
         seen_.resize(h.path + 1U);

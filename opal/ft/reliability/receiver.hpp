@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -60,7 +61,10 @@ class Receiver {
     /// every accept of an ordered fragment.
     [[nodiscard]] bool next_ready(std::vector<std::byte> &fragment);
     /// False when next_ready would find nothing for the lack of early ones.
-    [[nodiscard]] bool holds_early() const noexcept { return !early_.empty(); }
+    [[nodiscard]] bool holds_early() const noexcept
+    {
+        return early_ != nullptr && !early_->empty();
+    }
 
     /// Notes where a valid fragment came from: the echo, and gaps in its path's tx numbers.
     void on_arrival(const FragHeader &header, PathId arrival, base::Time now);
@@ -165,8 +169,9 @@ class Receiver {
     Counters &counters_;
     std::vector<Open>
         open_; ///< ring by sequence, size a power of two; empty until something comes out of order
-    std::vector<Seen> seen_;                                ///< by the sender's path number
-    std::map<std::uint32_t, std::vector<std::byte>> early_; ///< by order number
+    std::vector<Seen> seen_; ///< by the sender's path number
+    using Early = std::map<std::uint32_t, std::vector<std::byte>>;
+    std::unique_ptr<Early> early_; ///< by order number; made when the first comes
     std::size_t held_bytes_ = 0;
     std::uint32_t cumulative_ = 0;
     std::uint32_t highest_ = 0; ///< one past the highest VFRAG seen

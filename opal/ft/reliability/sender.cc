@@ -10,6 +10,8 @@ namespace ft::reliability {
 namespace {
 
 constexpr std::uint32_t max_reorder_threshold = 64;
+/// What an acknowledgement proved lost so many times is tried over another path.
+constexpr unsigned tries_by_chance = 3;
 /// Where round trips are shorter than this, not each is measured: small messages bring millions a
 /// second, and the timeout is at its floor.
 constexpr base::Duration sample_interval = base::Duration::from_us(16);
@@ -108,6 +110,7 @@ void Sender::submit_sent(Vfrag &v, PathId id, std::uint32_t stamp, base::Time no
     ++counters_.fragments_sent;
     counters_.bytes_sent += v.length;
     urgent_ = false;
+    note_sent(id, stamp, true, now);
     v.ack_deadline_ = now + first_timeout(v, id, now);
     arm(v.ack_deadline_);
 }
@@ -125,9 +128,13 @@ bool Sender::choose(Choice &choice) const noexcept
         Vfrag &v = *lost_.front();
         const unsigned index = base::lowest(v.lost_mask_);
         const FragmentRecord &record = v.fragments[index];
-        // The path that just failed to carry it is the last to be tried again.
-        const bool blamed = record.reason != LossReason::gap && record.reason != LossReason::nack &&
-                            !config_.disable_failover;
+        // The path that just failed to carry it is the last to be tried again; so is one that lets
+        // pass what tells of losses, and never this.
+        const bool by_chance = record.reason == LossReason::gap ||
+                               record.reason == LossReason::tail ||
+                               record.reason == LossReason::nack;
+        const bool blamed =
+            (!by_chance || record.tries >= tries_by_chance) && !config_.disable_failover;
         const PathId path = paths_.pick(v.bytes_of(index), blamed ? record.path : no_path, urgent_);
         choice = {&v, static_cast<std::uint8_t>(index), path, true};
         return path != no_path;
@@ -176,6 +183,9 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
         case LossReason::gap:
             ++counters_.retransmitted_gap;
             break;
+        case LossReason::tail:
+            ++counters_.retransmitted_tail;
+            break;
         case LossReason::nack:
             ++counters_.retransmitted_nack;
             break;
@@ -218,6 +228,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     record.tries = static_cast<std::uint8_t>(std::min(record.tries + 1, 255));
     record.state = FragmentState::in_flight;
     record.reason = LossReason::none;
+    note_sent(choice.path, stamp, v.ordered, now);
     path.next_tx = (path.next_tx + 1) & tx_mask;
     path.in_flight += bytes;
     ++path.fragments_sent;
@@ -309,6 +320,7 @@ bool Sender::acknowledge_short(Vfrag &v, PathId &alive, base::Time now)
     counters_.bytes_acknowledged += v.length;
     v.backoff_ = 0;
     backoff_ = 0;
+    questions_ = 0;
     complete(v);
     return true;
 }
@@ -366,6 +378,7 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
     }
     v.backoff_ = 0;
     backoff_ = 0;
+    questions_ = 0;
     if (v.acked_count_ == v.count()) {
         complete(v);
     }
@@ -415,10 +428,11 @@ std::int32_t Sender::on_spurious(std::uint32_t told)
     }
     spurious_seen_ = told;
     counters_.retransmitted_spurious += static_cast<std::uint32_t>(more);
-    if (counters_.retransmitted_gap == gaps_at_spurious_) {
+    const auto gaps = static_cast<std::uint32_t>(counters_.retransmitted_gap);
+    if (gaps == gaps_at_spurious_) {
         return more; // a timer was wrong, not the reordering threshold
     }
-    gaps_at_spurious_ = counters_.retransmitted_gap;
+    gaps_at_spurious_ = gaps;
     for (PathId id = 0; id < paths_.size(); ++id) {
         paths_[id].reorder_threshold =
             std::min(paths_[id].reorder_threshold * 2, max_reorder_threshold);
@@ -565,6 +579,8 @@ void Sender::fail_all()
         finish(*v);
     }
     base_ = next_;
+    question_due_ = false;
+    question_at_ = base::Time::never();
     next_deadline_ = base::Time::never();
 }
 

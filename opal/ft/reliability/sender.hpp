@@ -85,8 +85,16 @@ class Sender {
     [[nodiscard]] bool calm() const noexcept
     {
         return lost_.empty() && unsent_ordered_.head == nullptr && unsent_data_.head == nullptr &&
-               finished_.head == nullptr;
+               finished_.head == nullptr && !question_due_;
     }
+    /// True when the peer is to be asked what has come, since nothing told of the newest
+    /// transmission for longer than an answer takes.
+    [[nodiscard]] bool question_due() const noexcept { return question_due_; }
+    /// The path that the question takes: only what goes the same way proves a loss.
+    [[nodiscard]] PathId question_path() const noexcept { return newest_path_; }
+    void question_sent() noexcept { question_due_ = false; }
+    /// When it is looked for the first time whether to ask; far future while nothing was sent.
+    [[nodiscard]] base::Time question_at() const noexcept { return question_at_; }
     [[nodiscard]] std::uint64_t window_bytes() const noexcept { return window_bytes_; }
     [[nodiscard]] std::uint32_t window_vfrags() const noexcept { return next_ - base_; }
     /// Starts numbering here (tests of the wrap-around). Before the first submit only.
@@ -136,6 +144,19 @@ class Sender {
     }
     void unlink_lost(Vfrag &vfrag);
     void arm(base::Time deadline) noexcept;
+    /// Notes the newest transmission. The timer that it may need is not set anew each time: it is
+    /// looked at when it runs out.
+    void note_sent(PathId path, std::uint32_t stamp, bool ordered, base::Time now) noexcept
+    {
+        newest_path_ = path;
+        newest_stamp_ = stamp;
+        newest_ordered_ = ordered;
+        asked_ = false;
+        if (question_at_.is_never() && paths_[path].rtt.has_sample()) [[unlikely]] {
+            question_at_ = now + patience();
+            arm(question_at_);
+        }
+    }
     /// How long a local completion is waited for, never more than twice rto_max.
     [[nodiscard]] base::Duration completion_timeout(const Vfrag &vfrag, PathId path) const noexcept;
     [[nodiscard]] base::Duration ack_timeout(const Vfrag &vfrag, PathId path) const noexcept;
@@ -163,12 +184,17 @@ class Sender {
     void detect_losses(std::uint32_t end, base::Time now);
     [[nodiscard]] LossReason judge(const FragmentRecord &record, base::Time now) const noexcept;
     void lose_old_on(Vfrag &vfrag, PathId path, LossReason reason, base::Time now);
+    /// The newest of it that is in flight has not left its BTL, which has time left for it.
+    [[nodiscard]] bool still_held(const Vfrag &vfrag) const noexcept;
     /// The ACK timer of a VFRAG. \return the path that is blamed; no_path when nothing of it is in
     /// flight
     PathId expire(Vfrag &vfrag, base::Time now);
     void expire_watchdog(Vfrag &vfrag, base::Time now);
     /// True, and the timers wait a little, when they were missed and nobody has looked since.
     [[nodiscard]] bool looks_first(Vfrag &vfrag, base::Time now) const noexcept;
+    /// How long the newest transmission may stay unanswered until the peer is asked.
+    [[nodiscard]] base::Duration patience() const noexcept;
+    void consider_question(base::Time now) noexcept;
     void doubt(const Vfrag &vfrag, unsigned index) noexcept;
     /// Whether the timeout in doubt was spurious, as far as this acknowledgement tells.
     void settle_doubt(const FragHeader &header, std::int32_t duplicates, base::Time now);
@@ -207,16 +233,24 @@ class Sender {
     std::uint32_t base_ = 0; ///< first not acknowledged whole
     std::uint32_t next_ = 0; ///< next number to give
     std::uint32_t next_order_ = 0;
-    std::uint32_t spurious_seen_ = 0;    ///< the peer's spurious counter as last told
-    std::uint32_t newest_heard_ = 0;     ///< stamp of the newest transmission known to have arrived
-    std::uint32_t timeout_ = 0;          ///< of a first transmission ...
-    std::uint64_t gaps_at_spurious_ = 0; ///< retransmitted_gap when a spurious one was last told
-    std::uint32_t timeout_at_ = 0;       ///< ... as of then ...
-    PathId timeout_path_ = no_path;      ///< ... over this path
-    std::uint8_t backoff_ = 0;           ///< of the whole peer; 0 again at every progress
-    bool any_heard_ = false;             ///< newest_heard_ means something
+    std::uint32_t spurious_seen_ = 0; ///< the peer's spurious counter as last told
+    std::uint32_t newest_heard_ = 0;  ///< stamp of the newest transmission known to have arrived
+    std::uint32_t timeout_ = 0;       ///< of a first transmission ...
+    std::uint32_t timeout_at_ = 0;    ///< ... as of then
+    std::uint32_t gaps_at_spurious_ =
+        0; ///< retransmitted_gap (its lower half) when a spurious one was last told
+    std::uint32_t newest_stamp_ = 0; ///< of the newest transmission ...
+    PathId newest_path_ = no_path;   ///< ... and its path
+    PathId timeout_path_ = no_path;  ///< the one that timeout_ is of
+    std::uint8_t backoff_ = 0;       ///< of the whole peer; 0 again at every progress
+    std::uint8_t questions_ = 0;     ///< asked since the last progress
+    bool any_heard_ = false;         ///< newest_heard_ means something
+    bool newest_ordered_ = false;    ///< of the newest transmission: it was of an ordered VFRAG
+    bool asked_ = false;             ///< nothing was sent since the peer was asked
+    bool question_due_ = false;
     bool urgent_ : 1 = false; ///< a timer expired: one fragment goes out whatever the windows say
     bool duplicates_told_ : 1 = false; ///< the acknowledgement at hand tells of more duplicates
+    base::Time question_at_ = base::Time::never();
     base::Time next_deadline_ = base::Time::never();
 };
 

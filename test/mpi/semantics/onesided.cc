@@ -350,7 +350,7 @@ void dynamic_window()
     MPI_Win_free(&window);
 }
 
-constexpr std::array causes{"timeout", "gap", "nack", "watchdog"};
+constexpr std::array causes{"timeout", "gap", "tail", "nack", "watchdog"};
 MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
 std::array<MPI_T_pvar_handle, causes.size()> handles{};
 

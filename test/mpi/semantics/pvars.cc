@@ -30,6 +30,8 @@ constexpr std::array sums{
     "retransmitted_timeout",
     "retransmitted_watchdog",
     "retransmitted_gap",
+    "retransmitted_tail",
+    "questions_sent",
     "retransmitted_nack",
     "retransmitted_failover",
     "retransmitted_spurious",
@@ -118,8 +120,8 @@ void traffic_counts()
 void faults_count()
 {
     const auto again = sum("retransmitted_timeout") + sum("retransmitted_gap") +
-                       sum("retransmitted_nack") + sum("retransmitted_watchdog") +
-                       sum("retransmitted_failover");
+                       sum("retransmitted_tail") + sum("retransmitted_nack") +
+                       sum("retransmitted_watchdog") + sum("retransmitted_failover");
     check(again > 0 && again < sum("fragments_sent"), "sent again", static_cast<long>(again));
     check(sum("retransmitted_spurious") <= again, "retransmitted_spurious");
     // What is hit is drawn: among all ranks and 500 turns there is some of each.

@@ -77,7 +77,8 @@ void Endpoint::compare(bool by_ack)
                 record.reason != LossReason::none) {
                 const unsigned reason = static_cast<unsigned>(record.reason) - 1;
                 world_.pairs.count(TableId::loss_first, reason, record.tries > 1 ? 1U : 0U);
-                if (by_ack && record.reason == LossReason::gap) {
+                if (by_ack &&
+                    (record.reason == LossReason::gap || record.reason == LossReason::tail)) {
                     world_.pairs.count(TableId::fragment, FragmentState::in_flight,
                                        FragmentEvent::found_lost_gap);
                 } else if (by_ack && record.reason == LossReason::failover) {
@@ -85,8 +86,8 @@ void Endpoint::compare(bool by_ack)
                                        FragmentEvent::found_lost_failover);
                 }
                 if (world_.trace) {
-                    static constexpr std::array names{"",    "timeout", "watchdog",
-                                                      "gap", "NACK",    "failover"};
+                    static constexpr std::array names{"",     "timeout", "watchdog", "gap",
+                                                      "tail", "NACK",    "failover"};
                     world_.say("%u->%u: VFRAG %u [%u] is lost: %s", process_, remote_,
                                before.vfrag->vfrag.sequence(), i,
                                names[static_cast<unsigned>(record.reason)]);
@@ -312,8 +313,8 @@ void Endpoint::check_all()
         }
     }
     const std::uint64_t repeated = c.retransmitted_timeout + c.retransmitted_watchdog +
-                                   c.retransmitted_gap + c.retransmitted_nack +
-                                   c.retransmitted_failover;
+                                   c.retransmitted_gap + c.retransmitted_tail +
+                                   c.retransmitted_nack + c.retransmitted_failover;
     if (c.fragments_sent != fragments_sent_ || c.fragments_received != fragments_accepted_ ||
         repeated > c.declared_lost || repeated > c.fragments_sent ||
         c.spurious_timeouts > c.declared_lost) {

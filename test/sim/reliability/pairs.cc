@@ -77,9 +77,10 @@ constexpr std::array<Table, table_count> tables{{
       "-----", //
       "xxxxx"}},
     {"loss: reason x transmission, and acknowledged after all",
-     {"timeout", "watchdog", "gap", "nack", "failover"},
+     {"timeout", "watchdog", "gap", "tail", "nack", "failover"},
      {"first", "repeated", "acked late"},
      {"xxx", //
+      "xxx", //
       "xxx", //
       "xxx", //
       "xxx", //

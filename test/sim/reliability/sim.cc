@@ -118,9 +118,10 @@ void print_sum(const Sum &sum)
                 " VFRAGs acknowledged, %" PRIu64 " given back, %" PRIu64 " ends lost their peer\n",
                 sum.events, sum.packets, c.vfrags_completed, c.vfrags_failed, sum.unreachable);
     std::printf("# sent again: %" PRIu64 " timeout, %" PRIu64 " watchdog, %" PRIu64 " gap, %" PRIu64
-                " NACK, %" PRIu64 " failover; %" PRIu64 " of them needlessly\n",
+                " tail, %" PRIu64 " NACK, %" PRIu64 " failover; %" PRIu64 " of them needlessly\n",
                 c.retransmitted_timeout, c.retransmitted_watchdog, c.retransmitted_gap,
-                c.retransmitted_nack, c.retransmitted_failover, c.retransmitted_spurious);
+                c.retransmitted_tail, c.retransmitted_nack, c.retransmitted_failover,
+                c.retransmitted_spurious);
     std::printf("# found out to have been too early: %" PRIu64 " timeouts\n", c.spurious_timeouts);
     std::printf("# dropped: %" PRIu64 " duplicates, %" PRIu64 " headers and %" PRIu64
                 " payloads corrupt, %" PRIu64 " malformed, %" PRIu64 " outside the window\n",

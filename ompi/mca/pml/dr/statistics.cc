@@ -15,25 +15,25 @@ using reliability::Counters;
 void print_line(const char *who, const Counters &c, const char *when = "") noexcept
 {
     const std::uint64_t again = c.retransmitted_timeout + c.retransmitted_watchdog +
-                                c.retransmitted_gap + c.retransmitted_nack +
+                                c.retransmitted_gap + c.retransmitted_tail + c.retransmitted_nack +
                                 c.retransmitted_failover;
-    std::fprintf(stderr,
-                 "pml/dr[%s]%s: sent=%" PRIu64 " acked=%" PRIu64 " retransmitted=%" PRIu64
-                 " (timeout=%" PRIu64 " watchdog=%" PRIu64 " gap=%" PRIu64 " nack=%" PRIu64
-                 " failover=%" PRIu64 " spurious=%" PRIu64 ") duplicates=%" PRIu64
-                 " corrupt_header=%" PRIu64 " corrupt_payload=%" PRIu64 " paths_down=%" PRIu64
-                 " paths_up=%" PRIu64 " acks_sent=%" PRIu64 " piggybacked=%" PRIu64
-                 " checksummed=%" PRIu64 " lost=%" PRIu64 " received=%" PRIu64 " malformed=%" PRIu64
-                 " outside_window=%" PRIu64 " early=%" PRIu64 " probes=%" PRIu64
-                 " spurious_timeouts=%" PRIu64 " bytes_sent=%" PRIu64 " bytes_received=%" PRIu64
-                 "\n",
-                 who, when, c.fragments_sent, c.fragments_acknowledged, again,
-                 c.retransmitted_timeout, c.retransmitted_watchdog, c.retransmitted_gap,
-                 c.retransmitted_nack, c.retransmitted_failover, c.retransmitted_spurious,
-                 c.duplicates, c.corrupt_header, c.corrupt_payload, c.path_down, c.path_up,
-                 c.acks_sent, c.acks_piggybacked, c.fragments_checksummed, c.declared_lost,
-                 c.fragments_received, c.malformed, c.outside_window, c.early, c.probes_sent,
-                 c.spurious_timeouts, c.bytes_sent, c.bytes_received);
+    std::fprintf(
+        stderr,
+        "pml/dr[%s]%s: sent=%" PRIu64 " acked=%" PRIu64 " retransmitted=%" PRIu64
+        " (timeout=%" PRIu64 " watchdog=%" PRIu64 " gap=%" PRIu64 " tail=%" PRIu64 " nack=%" PRIu64
+        " failover=%" PRIu64 " spurious=%" PRIu64 ") duplicates=%" PRIu64 " corrupt_header=%" PRIu64
+        " corrupt_payload=%" PRIu64 " paths_down=%" PRIu64 " paths_up=%" PRIu64
+        " acks_sent=%" PRIu64 " questions=%" PRIu64 " piggybacked=%" PRIu64 " checksummed=%" PRIu64
+        " lost=%" PRIu64 " received=%" PRIu64 " malformed=%" PRIu64 " outside_window=%" PRIu64
+        " early=%" PRIu64 " probes=%" PRIu64 " spurious_timeouts=%" PRIu64 " bytes_sent=%" PRIu64
+        " bytes_received=%" PRIu64 "\n",
+        who, when, c.fragments_sent, c.fragments_acknowledged, again, c.retransmitted_timeout,
+        c.retransmitted_watchdog, c.retransmitted_gap, c.retransmitted_tail, c.retransmitted_nack,
+        c.retransmitted_failover, c.retransmitted_spurious, c.duplicates, c.corrupt_header,
+        c.corrupt_payload, c.path_down, c.path_up, c.acks_sent, c.questions_sent,
+        c.acks_piggybacked, c.fragments_checksummed, c.declared_lost, c.fragments_received,
+        c.malformed, c.outside_window, c.early, c.probes_sent, c.spurious_timeouts, c.bytes_sent,
+        c.bytes_received);
 }
 
 void print_paths(const char *self, const PeerState &peer) noexcept
