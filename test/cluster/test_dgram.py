@@ -79,17 +79,22 @@ def only_ipv6(cluster, hosts, rails):
                          "nodad")
 
 
-def rails_of_ipv6():
+def rails_of_ipv6(provider="auto"):
     """rails that have IPv6 only: from one to the other as one is cut"""
     with ftcluster.Cluster() as cluster:
         only_ipv6(cluster, ("n0", "n1", "n2", "n3"), (0, 1))
-        parameters = dict(DGRAM, btl_dgram_if_include="rail0,rail1")
+        parameters = dict(DGRAM, btl_dgram_if_include="rail0,rail1", btl_dgram_provider=provider)
         with ftring.Story(cluster, parameters, DEADLINE, largest=100000) as story:
             story.under_way()
             cluster.tool("cut", "n1", "0", "--how", "drop")
             check(cluster.await_struck("drop", "n1", "0", 1, story.end), "nothing was cut")
             story.goes_on(5)
             finish(story)
+
+
+def rails_of_ipv6_by_libfabric():
+    """the same by libfabric"""
+    rails_of_ipv6("ofi:udp")
 
 
 def rail_after_rail(provider="auto"):
@@ -253,7 +258,7 @@ def replayed():
 
 TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), loses("0.05", "ofi:udp"), corrupted_on_the_wire,
          rail_after_rail, rail_after_rail_of_libfabric, rail_back, narrower_than_announced, full_buffers,
-         stopped_host, rails_of_ipv6, different_networks, no_route, replayed]
+         stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, no_route, replayed]
 
 if __name__ == "__main__":
     chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]

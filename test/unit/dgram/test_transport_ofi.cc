@@ -23,22 +23,22 @@ struct Kept final : Sink {
     }
 };
 
-std::vector<Interface> loopback()
+std::vector<Interface> loopback(bool v6 = false)
 {
     std::vector<Interface> found;
     for (const Interface &interface : local_interfaces()) {
-        if (interface.loopback && interface.address.is_v4()) {
+        if (interface.loopback && interface.address.is_v4() != v6) {
             found.push_back(interface);
         }
     }
     return found;
 }
 
-std::unique_ptr<Transport> opened(std::string &why, std::uint32_t largest = 0)
+std::unique_ptr<Transport> opened(std::string &why, std::uint32_t largest = 0, bool v6 = false)
 {
     UdpSettings settings;
     settings.largest = largest;
-    auto all = open_transports("ofi:udp", loopback(), settings, why);
+    auto all = open_transports("ofi:udp", loopback(v6), settings, why);
     return all.empty() ? nullptr : std::move(all.front().transport);
 }
 
@@ -53,11 +53,11 @@ std::vector<std::byte> content(std::size_t index, std::size_t bytes)
 
 /// Sends one datagram of each size, a few at a time so that no buffer runs over, and waits for all.
 /// \return whether the same came
-bool passes(const std::vector<std::size_t> &sizes)
+bool passes(const std::vector<std::size_t> &sizes, bool v6 = false)
 {
     std::string why;
-    const auto here = opened(why);
-    const auto there = opened(why);
+    const auto here = opened(why, 0, v6);
+    const auto there = opened(why, 0, v6);
     const auto channel =
         here == nullptr || there == nullptr ? nullptr : here->connect(there->address(), why);
     if (channel == nullptr) {
@@ -95,6 +95,28 @@ void datagrams_of_all_sizes_come_as_they_went(void **)
 void more_than_the_ring_holds_pass(void **)
 {
     assert_true(passes(std::vector<std::size_t>(5000, 1400)));
+}
+
+void over_ipv6_they_come_as_well(void **)
+{
+    // A kernel without IPv6 has no such address.
+    assert_true(loopback(true).empty() || passes({1, 16, 1452, 1472, 9}, true));
+}
+
+void they_fit_the_packets_of_the_interface(void **)
+{
+    std::size_t largest[2] = {1472, 1452};
+    for (const bool v6 : {false, true}) {
+        auto interfaces = loopback(v6);
+        std::string why;
+        for (Interface &interface : interfaces) {
+            interface.mtu = 1500;
+            const auto all = open_transports("ofi:udp", {interface}, UdpSettings{}, why);
+            largest[v6 ? 1 : 0] = all.empty() ? 0 : all.front().transport->largest();
+        }
+    }
+    assert_int_equal(largest[0], 1472);
+    assert_int_equal(largest[1], 1452);
 }
 
 void it_says_what_it_is(void **)
@@ -216,6 +238,8 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(datagrams_of_all_sizes_come_as_they_went),
         cmocka_unit_test(more_than_the_ring_holds_pass),
+        cmocka_unit_test(over_ipv6_they_come_as_well),
+        cmocka_unit_test(they_fit_the_packets_of_the_interface),
         cmocka_unit_test(it_says_what_it_is),
         cmocka_unit_test(what_is_too_large_is_told),
         cmocka_unit_test(a_closed_peer_is_loss_and_not_an_error),

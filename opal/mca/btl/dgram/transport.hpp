@@ -26,6 +26,12 @@ using btl::printed;
 /// over IPv6 it is twenty bytes more.
 inline constexpr std::size_t most_datagram_bytes = 65507;
 
+/// Header bytes of UDP, and of IP without options.
+[[nodiscard]] inline std::size_t udp_headers(const btl::IpAddress &address) noexcept
+{
+    return address.is_v4() ? 28 : 48;
+}
+
 /// A transport's own address, as its peers need it. Opaque to everybody else.
 struct Address {
     static constexpr std::size_t most_bytes = 48;

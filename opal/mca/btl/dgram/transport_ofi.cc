@@ -59,6 +59,15 @@ std::string provider_of(const fi_info &info)
     return info.fabric_attr->prov_name == nullptr ? "" : info.fabric_attr->prov_name;
 }
 
+/// Its provider udp says 1472 bytes of every interface, whatever that carries: more would go in two
+/// packets, as 1472 bytes over IPv6 and Ethernet do. What others say is their own network's.
+std::size_t packet_of(const fi_info &info, const Interface &interface)
+{
+    const std::size_t headers = udp_headers(interface.address);
+    return provider_of(info) == "udp" && interface.mtu > headers ? interface.mtu - headers
+                                                                 : most_datagram_bytes;
+}
+
 /// What libfabric has for the hints, at a node's address if one is given.
 Info ask(const fi_info &wanted, const char *node, int &rc)
 {
@@ -105,7 +114,9 @@ class OfiTransport final : public Transport {
         endpoint_.reset(); // before what is bound to it
     }
 
-    bool open(const fi_info &info, const OfiSettings &settings, std::string &why);
+    /// \param packet bytes of the longest datagram that the network carries in one packet
+    bool open(const fi_info &info, const OfiSettings &settings, std::size_t packet,
+              std::string &why);
 
     [[nodiscard]] const std::string &provider() const noexcept override { return provider_; }
     [[nodiscard]] const Address &address() const noexcept override { return address_; }
@@ -185,7 +196,8 @@ class OfiChannel final : public Channel {
     std::string trouble_;
 };
 
-bool OfiTransport::open(const fi_info &info, const OfiSettings &settings, std::string &why)
+bool OfiTransport::open(const fi_info &info, const OfiSettings &settings, std::size_t packet,
+                        std::string &why)
 {
     info_.reset(fi_dupinfo(&info));
     if (info_ == nullptr) {
@@ -195,7 +207,7 @@ bool OfiTransport::open(const fi_info &info, const OfiSettings &settings, std::s
     provider_ = ofi_prefix + provider_of(*info_);
     prefix_ = (info_->mode & FI_MSG_PREFIX) != 0 ? info_->ep_attr->msg_prefix_size : 0;
     largest_ = info_->ep_attr->max_msg_size - std::min(info_->ep_attr->max_msg_size, prefix_);
-    largest_ = std::min<std::size_t>(largest_, most_datagram_bytes);
+    largest_ = std::min({largest_, most_datagram_bytes, packet});
     if (settings.largest != 0) {
         largest_ = std::min<std::size_t>(settings.largest, largest_);
     }
@@ -538,7 +550,7 @@ try {
     const auto add = [&](const fi_info &info, const Interface &interface) {
         auto transport = std::make_unique<OfiTransport>();
         std::string its;
-        if (transport->open(info, settings, its)) {
+        if (transport->open(info, settings, packet_of(info, interface), its)) {
             all.push_back({interface, std::move(transport)});
         } else {
             why += (why.empty() ? "" : "; ") + interface.name + ": " + its;

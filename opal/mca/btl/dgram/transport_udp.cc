@@ -15,9 +15,6 @@ namespace ft::dgram {
 
 namespace {
 
-/// Header bytes of IP without options, and of UDP.
-constexpr std::size_t headers_v4 = 28;
-constexpr std::size_t headers_v6 = 48;
 /// Older kernels than 6.9 take no more; one call carries one maximum datagram in all anyway.
 constexpr std::size_t most_segments = 64;
 constexpr std::size_t most_messages = 16; ///< in one sendmmsg
@@ -302,7 +299,7 @@ class UdpTransport final : public Transport {
     {
         settings_ = settings;
         local_ = interface.address;
-        const std::size_t headers = local_.is_v4() ? headers_v4 : headers_v6;
+        const std::size_t headers = udp_headers(local_);
         largest_ = std::min<std::size_t>(interface.mtu > headers ? interface.mtu - headers : 0,
                                          most_datagram_bytes);
         if (settings.largest != 0) {
