@@ -3,12 +3,11 @@
 //
 // usage: raw FILE receive|send --network A.B.C.D/N [--provider NAME] [--seconds T]
 //   The receiver writes its address to FILE, for the sender (both see the same files). Datagrams
-//   are as large as the way carries in one packet and are given to it 64 at a time, as btl/dgram
-//   does, from 4 MiB of memory. The receiver prints
-//   `bandwidth 1048576 GB/S GB/s SENT`: what came and what was sent, 10^9 bytes a second of all
-//   bytes in the datagrams; the second word is only there so that it is found where the bandwidth
-//   of 1 MiB messages is. It begins with the first datagram and ends when none has come for a
-//   while.
+//   are as large as the way carries in one packet and are given to it as many at a time as
+//   btl/dgram gives it, from 4 MiB of memory. The receiver prints `bandwidth 1048576 GB/S GB/s
+//   SENT`: what came and what was sent, 10^9 bytes a second of all bytes in the datagrams; the
+//   second word is only there so that it is found where the bandwidth of 1 MiB messages is. It
+//   begins with the first datagram and ends when none has come for a while.
 #include "opal/mca/btl/dgram/providers.hpp"
 
 #include <algorithm>
@@ -29,7 +28,7 @@ using namespace ft::btl;
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::size_t batch = 64;
+constexpr std::size_t least_batch = 64;
 constexpr std::size_t memory_bytes = 4 * 1024 * 1024;
 constexpr std::size_t most_announced = 1 + Address::most_bytes;
 constexpr Seconds silence{0.3};
@@ -131,6 +130,7 @@ void send(const Options &options)
         stop(why);
     }
     const std::size_t size = transport->largest();
+    const std::size_t batch = batch_for(*transport, least_batch);
     const std::size_t slots = std::max(memory_bytes / size / batch, std::size_t{1}) * batch;
     std::vector<std::byte> memory(slots * size, std::byte{1});
     std::vector<Outgoing> datagrams(slots);

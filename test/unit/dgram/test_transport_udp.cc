@@ -202,6 +202,29 @@ void the_family_decides_how_much_fits(void **)
     assert_true(largest[1] == 1452 || without);
 }
 
+/// A piece holds 44 datagrams of Ethernet.
+void whole_pieces_are_gathered(void **)
+{
+    std::string why;
+    Interface interface = loopback();
+    interface.mtu = 1500;
+    const auto ethernet = open_udp(interface, settings_with(true), why);
+    const auto singly = open_udp(interface, settings_with(false), why);
+    interface.mtu = 65536;
+    const auto large = open_udp(interface, settings_with(true), why);
+    std::vector<std::size_t> batches;
+    if (ethernet != nullptr && singly != nullptr && large != nullptr) {
+        for (const std::size_t wanted : {1, 43, 44, 64, 89, 128}) {
+            batches.push_back(batch_for(*ethernet, wanted));
+        }
+        batches.push_back(batch_for(*singly, 64));
+        batches.push_back(batch_for(*large, 64));
+    }
+    const bool right = batches == std::vector<std::size_t>{1, 43, 44, 88, 88, 88, 64, 64};
+    batches = {};
+    assert_true(right);
+}
+
 } // namespace
 
 int main()
@@ -215,6 +238,7 @@ int main()
         cmocka_unit_test(an_address_of_another_kind_is_refused),
         cmocka_unit_test(an_address_that_is_not_ours_is_refused),
         cmocka_unit_test(the_family_decides_how_much_fits),
+        cmocka_unit_test(whole_pieces_are_gathered),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

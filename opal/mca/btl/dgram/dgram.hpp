@@ -143,6 +143,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     const unsigned index_;
     mca::Mutex lock_; ///< guards all below but what the receiver alone uses
     std::unique_ptr<Transport> transport_;
+    const std::size_t batch_; ///< fragments that are gathered
     std::unordered_map<Endpoint *, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<std::uint32_t, Endpoint *> by_sender_;
     std::vector<Endpoint *> unflushed_;

@@ -28,7 +28,8 @@ Module::Module(Interface network, std::unique_ptr<Transport> transport, const Se
       settings_(settings),
       cookie_(cookie),
       index_(index),
-      transport_(std::move(transport))
+      transport_(std::move(transport)),
+      batch_(batch_for(*transport_, settings.batch))
 {
     const std::size_t largest = transport_->largest() - whole_bytes;
     btl_component = &mca_btl_dgram_component;
@@ -103,9 +104,9 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
         if (OPAL_UNLIKELY(!ready(endpoint))) {
             return OPAL_ERR_UNREACH;
         }
-        if (endpoint.waiting.size() >= 2 * std::size_t{settings_.batch}) {
+        if (endpoint.waiting.size() >= 2 * batch_) {
             flush_locked(endpoint);
-            if (endpoint.waiting.size() >= 2 * std::size_t{settings_.batch}) {
+            if (endpoint.waiting.size() >= 2 * batch_) {
                 ++counters_.full;
                 return OPAL_ERR_OUT_OF_RESOURCE;
             }
@@ -127,7 +128,7 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
             unflushed_.push_back(&endpoint);
         }
         endpoint.waiting.push_back(kept);
-        if (endpoint.waiting.size() >= settings_.batch) {
+        if (endpoint.waiting.size() >= batch_) {
             flush_locked(endpoint);
         }
     }
@@ -225,11 +226,10 @@ void Module::flush_locked(Endpoint &endpoint) noexcept
 SendResult Module::send_run(Endpoint &endpoint, std::span<Fragment *const> run,
                             std::size_t &taken) noexcept
 {
-    constexpr std::size_t most = 128;
-    std::array<Outgoing, most> datagrams;
+    std::array<Outgoing, most_batch> datagrams;
     const std::size_t limit = endpoint.search.size();
     std::size_t count = 0;
-    while (count < run.size() && count < most) {
+    while (count < run.size() && count < most_batch) {
         Fragment &fragment = *run[count];
         const std::size_t bytes = whole_bytes + fragment.segments[0].seg_len;
         if (bytes > limit) {

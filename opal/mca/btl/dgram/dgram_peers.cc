@@ -131,7 +131,7 @@ Endpoint *Module::add_peer(opal_proc_t *process, const Address &address, std::ui
     endpoint->address = address;
     endpoint->key = key;
     endpoint->sender = static_cast<std::uint32_t>(key);
-    endpoint->waiting.reserve(2 * std::size_t{settings_.batch});
+    endpoint->waiting.reserve(2 * batch_);
     by_sender_[endpoint->sender] = endpoint;
     endpoints_.emplace(endpoint, std::move(fresh));
     return endpoint;

@@ -8,6 +8,7 @@
 #pragma once
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,8 @@ using btl::printed;
 /// No datagram of any transport is longer: the most that UDP over IPv4 carries;
 /// over IPv6 it is twenty bytes more.
 inline constexpr std::size_t most_datagram_bytes = 65507;
+/// Datagrams that are given to a transport together, at most.
+inline constexpr std::size_t most_batch = 128;
 
 /// Header bytes of UDP, and of IP without options.
 [[nodiscard]] inline std::size_t udp_headers(const btl::IpAddress &address) noexcept
@@ -103,6 +106,8 @@ class Transport {
     [[nodiscard]] virtual const Address &address() const noexcept = 0;
     /// Bytes of the longest datagram that the network at this end carries.
     [[nodiscard]] virtual std::size_t largest() const noexcept = 0;
+    /// How many of these go out in one piece, and cost little more than one.
+    [[nodiscard]] virtual std::size_t in_one_piece() const noexcept { return 1; }
     /// Bytes that wait here unread at most before datagrams are dropped.
     [[nodiscard]] virtual std::size_t receive_room() const noexcept = 0;
     /// \return nullptr, and why, when no way leads there
@@ -114,5 +119,16 @@ class Transport {
     /// Why nothing will be received any more. Empty while it works. For who calls receive().
     [[nodiscard]] virtual const std::string &trouble() const noexcept = 0;
 };
+
+/// How many datagrams to gather where `wanted` are asked for: whole pieces, at least one, if as
+/// many are wanted; a rest costs as much as a piece.
+[[nodiscard]] inline std::size_t batch_for(const Transport &transport, std::size_t wanted) noexcept
+{
+    const std::size_t piece = transport.in_one_piece();
+    if (wanted < piece) {
+        return wanted;
+    }
+    return std::min((wanted + piece - 1) / piece, most_batch / piece) * piece;
+}
 
 } // namespace ft::dgram

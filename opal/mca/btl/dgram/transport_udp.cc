@@ -341,6 +341,12 @@ class UdpTransport final : public Transport {
     [[nodiscard]] const std::string &provider() const noexcept override { return udp_provider(); }
     [[nodiscard]] const Address &address() const noexcept override { return address_; }
     [[nodiscard]] std::size_t largest() const noexcept override { return largest_; }
+    [[nodiscard]] std::size_t in_one_piece() const noexcept override
+    {
+        return settings_.offload
+                   ? std::clamp<std::size_t>(most_datagram_bytes / largest_, 1, most_segments)
+                   : 1;
+    }
     [[nodiscard]] std::size_t receive_room() const noexcept override { return room_; }
     [[nodiscard]] const TransportCounters &counters() const noexcept override { return counters_; }
     [[nodiscard]] const std::string &trouble() const noexcept override { return trouble_; }
