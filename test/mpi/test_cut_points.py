@@ -28,10 +28,15 @@ class Cuts:
 
     def __init__(self, cuts):
         self.left = list(cuts)
+        self.breaking = None  # the connection that breaks once the bytes before its cut have come
 
     def __call__(self, fragment):
+        # Two cuts that wait in one connection, one in each direction, would be one break.
+        if self.breaking is not None and self.breaking.alive:
+            return PASS
         if not self.left or self.left[0][:2] != (fragment.source, fragment.kind):
             return PASS
+        self.breaking = fragment.connection
         return self.left.pop(0)[2]
 
 
