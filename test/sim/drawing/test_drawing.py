@@ -66,6 +66,21 @@ def measured():
             is_picture(os.path.join(folder, f"validate-measured-{btl}.svg"), btl, "strict", "stock", "coll/basic")
 
 
+def watched():
+    """what watching costs is drawn, a picture for each figure of the paper"""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "watching.csv"), "w", encoding="ascii") as table:
+            table.write("what,interval_ms,kind,bytes,ratio,low,high\n")
+            for what in ("heartbeat", "self-check"):
+                for ms in (1, 10, 100):
+                    for kind, size in (("latency", 8), ("latency", 4096), ("bandwidth", 65536)):
+                        table.write(f"{what},{ms},{kind},{size},{1 + 0.1 / ms},0.95,1.2\n")
+        done = figures("--redraw", "--out", folder, "watching")
+        check(done.returncode == 0, done.stdout)
+        for number, words in ((3, "latency"), (4, "bandwidth"), (5, "self-checks"), (6, "65536 B")):
+            is_picture(os.path.join(folder, f"watching-{number}.svg"), words)
+
+
 def refused():
     """an unknown figure and a folder that is no build are refused with a sentence"""
     done = figures("pie")
@@ -75,4 +90,4 @@ def refused():
         check(done.returncode == 1 and "is no build" in done.stdout and "Traceback" not in done.stdout, done.stdout)
 
 
-main([simulated, redrawn, measured, refused])
+main([simulated, redrawn, measured, watched, refused])

@@ -150,9 +150,20 @@ void who_leaves_is_not_told(void **)
 {
     const Child releases(rank(1), [](LifeLine &line) { line.release(); });
     const Child leaves(rank(2), [](LifeLine &) { _exit(3); });
+    // The line is not its child's.
+    const Child forks(rank(3), [](LifeLine &line) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            raise(SIGKILL);
+        }
+        waitpid(pid, nullptr, 0);
+        line.release();
+    });
     LifeLines lines;
     lines.start(family, number);
-    const bool held = releases.holds(lines) && leaves.holds(lines);
+    const bool held = releases.holds(lines) && leaves.holds(lines) && forks.holds(lines);
+    forks.go_on();
+    forks.wait_for_end();
     releases.go_on();
     releases.wait_for_end();
     leaves.go_on();
@@ -164,10 +175,32 @@ void who_leaves_is_not_told(void **)
     lines.stop();
     const int status = leaves.reap();
     releases.reap();
+    forks.reap();
     assert_true(held && was_told);
     assert_true(broken == std::vector{rank(2)});
     assert_int_equal(left, 0);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+
+/// Another program in its place ends its threads, but not the process.
+void who_becomes_another_program_lives(void **)
+{
+    const Child child(rank(1), [](LifeLine &) { execl("/bin/sleep", "sleep", "600", nullptr); });
+    LifeLines lines;
+    lines.start(family, number);
+    const bool held = child.holds(lines) && child.go_on();
+    const bool was_told = told(lines);
+    const int at_once = fatal_signal(child.pid());
+    const std::vector<Rank> broken = lines.take();
+    kill(child.pid(), SIGKILL);
+    child.wait_for_end();
+    const int later = fatal_signal(child.pid());
+    lines.stop();
+    child.reap();
+    assert_true(held && was_told);
+    assert_true(broken == std::vector{rank(1)});
+    assert_int_equal(at_once, 0);
+    assert_int_equal(later, SIGKILL);
 }
 
 /// All lines are taken, and free again when their owners have released them or are known to be
@@ -232,6 +265,7 @@ int main()
         cmocka_unit_test(who_is_killed_is_told),
         cmocka_unit_test(it_is_certain_at_once),
         cmocka_unit_test(who_leaves_is_not_told),
+        cmocka_unit_test(who_becomes_another_program_lives),
         cmocka_unit_test(a_line_is_free_again),
         cmocka_unit_test(what_is_no_daemons_is_not_taken),
         cmocka_unit_test(a_process_that_lives_was_killed_by_nothing),
