@@ -256,12 +256,15 @@ void take(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arri
         peer->collect_finished(done);
         // The program that waits for this message may go on after it and compute for long, and the
         // sender's would wait for what it is owed until this one calls MPI again: what a send
-        // in synchronous mode waits for, and the acknowledgement of data.
+        // in synchronous mode waits for, and the acknowledgement of data. dr's turn comes in the
+        // same pass behind the BTLs' own, but not behind the event loop, which is last. A BTL need
+        // not stand being asked to send while it progresses, as UCX's does not.
+        const bool last = btl->btl_component->btl_progress == nullptr;
         if (OPAL_LIKELY(header.kind == Kind::ordered)) {
-            answer = OPAL_UNLIKELY(peer->call_again_after_arrival()) && done.received();
+            answer = OPAL_UNLIKELY(peer->call_again_after_arrival()) && last && done.received();
         } else {
-            answer = done.received();
-            if (answer) {
+            answer = last && done.received();
+            if (done.received()) {
                 peer->engine.flush_acks();
             }
             peer->call_again();
