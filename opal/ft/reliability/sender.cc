@@ -133,9 +133,11 @@ bool Sender::choose(Choice &choice) const noexcept
         const bool by_chance = record.reason == LossReason::gap ||
                                record.reason == LossReason::tail ||
                                record.reason == LossReason::nack;
-        const bool blamed =
-            (!by_chance || record.tries >= tries_by_chance) && !config_.disable_failover;
-        const PathId path = paths_.pick(v.bytes_of(index), blamed ? record.path : no_path, urgent_);
+        const bool blamed = !by_chance || record.tries >= tries_by_chance;
+        PathId path = paths_.pick(v.bytes_of(index), blamed ? record.path : no_path, urgent_);
+        if (config_.disable_failover && paths_[record.path].state != PathState::gone) [[unlikely]] {
+            path = record.path;
+        }
         choice = {&v, static_cast<std::uint8_t>(index), path, true};
         return path != no_path;
     }
