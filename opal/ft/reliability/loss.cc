@@ -123,32 +123,21 @@ void Sender::lose_old_on(Vfrag &v, PathId path, LossReason reason, base::Time no
     }
 }
 
-bool Sender::still_held(const Vfrag &v) const noexcept
+PathId Sender::expire(Vfrag &v, base::Time now)
 {
-    // Once the watchdog has run out, or something was sent again, what a BTL holds proves nothing:
-    // its path may be dead.
-    if (v.held_ == 0 || v.backoff_ != 0 || !v.untouched_) {
-        return false;
-    }
     unsigned index = v.count();
     while (index > 0 && v.fragments[index - 1].state != FragmentState::in_flight) {
         --index;
     }
-    return index > 0 && v.fragments[index - 1].held != 0;
-}
-
-PathId Sender::expire(Vfrag &v, base::Time now)
-{
-    if (still_held(v)) {
-        v.ack_deadline_ = now + ack_timeout(v, v.fragments[v.count() - 1].path);
-        return no_path; // the peer cannot have it yet: that is the watchdog's business
+    // The newest in flight has not left its BTL: the peer cannot have it yet, and that is the
+    // watchdog's business. Once that has run out, or something was sent again, what a BTL holds
+    // proves nothing: its path may be dead.
+    if (index > 0 && v.fragments[index - 1].held != 0 && v.backoff_ == 0 && v.untouched_) {
+        v.ack_deadline_ = now + ack_timeout(v, v.fragments[index - 1].path);
+        return no_path;
     }
     v.backoff_ = static_cast<std::uint8_t>(std::min<int>(v.backoff_ + 1, max_backoff));
     backoff_ = std::max(backoff_, v.backoff_);
-    unsigned index = v.count();
-    while (index > 0 && v.fragments[index - 1].state != FragmentState::in_flight) {
-        --index;
-    }
     if (index == 0) {
         // All that is missing waits to be sent again: paths are full, and their own watchdogs run.
         v.ack_deadline_ = now + ack_timeout(v, v.fragments[0].path);

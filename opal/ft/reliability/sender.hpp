@@ -184,8 +184,6 @@ class Sender {
     void detect_losses(std::uint32_t end, base::Time now);
     [[nodiscard]] LossReason judge(const FragmentRecord &record, base::Time now) const noexcept;
     void lose_old_on(Vfrag &vfrag, PathId path, LossReason reason, base::Time now);
-    /// The newest of it that is in flight has not left its BTL, which has time left for it.
-    [[nodiscard]] bool still_held(const Vfrag &vfrag) const noexcept;
     /// The ACK timer of a VFRAG. \return the path that is blamed; no_path when nothing of it is in
     /// flight
     PathId expire(Vfrag &vfrag, base::Time now);
