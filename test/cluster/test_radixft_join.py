@@ -105,15 +105,19 @@ def job(*mca, again="n2,n3"):
             os.close(it.go)
 
 
+def add_and_lose(it):
+    it.command(b"w")
+    it.hears("joined", "the host did not join")
+    it.cluster.tool("kill", "n3")
+    for _ in range(RANKS):
+        it.hears("lost", "a rank did not learn that the added one died")
+    it.cluster.tool("boot", "n3")
+
+
 def add_lose_and_add_again():
     """A host joins the view before its first rank starts; lost, it comes back as who it was"""
     with job() as it:
-        it.command(b"w")
-        it.hears("joined", "the host did not join")
-        it.cluster.tool("kill", "n3")
-        for _ in range(RANKS):
-            it.hears("lost", "a rank did not learn that the added one died")
-        it.cluster.tool("boot", "n3")
+        add_and_lose(it)
         it.command(b"l")
         it.hears("joined", "the host did not come back")
         it.finishes()
@@ -260,12 +264,7 @@ def first_host_comes_back():
 def two_come_back():
     """Two lost hosts, one of which the job began with, come back with one spawn, each under its old id"""
     with job() as it:
-        it.command(b"w")
-        it.hears("joined", "the host did not join")
-        it.cluster.tool("kill", "n3")
-        for _ in range(RANKS):
-            it.hears("lost", "a rank did not learn that the added one died")
-        it.cluster.tool("boot", "n3")
+        add_and_lose(it)
         it.command(b"k")
         os.kill(it.pid_of("^orted", "n2"), signal.SIGKILL)
         it.hears("knows", "rank 0 did not learn that rank 2 died")
