@@ -44,18 +44,18 @@ class Chart:
         for n, (x, words) in enumerate(self.notes):
             text.append(f"set arrow from first {x},graph 0 to first {x},graph 1 nohead dashtype 3")
             text.append(f"set label {quoted(words)} at first {x},graph {0.97 - 0.06 * (n % 3)} offset 0.5,0 noenhanced")
-        parts = []
+        bars, parts = [], []
         for n, (name, points, dashed, dots) in enumerate(self.lines):
             colour = COLOURS[n % len(COLOURS)]
             text.append(f"$data{n} << EOD")
             text += [" ".join(f"{value:.9g}" for value in point) for point in points]
             text.append("EOD")
             style = "linespoints pointtype 7 pointsize 0.4" if dots else "lines"
+            if points and len(points[0]) == 4:
+                bars.append(f"$data{n} using 1:2:3:4 with yerrorbars pointtype 0 linecolor '{colour}' notitle")
             parts.append(f"$data{n} using 1:2 with {style} linewidth 2 linecolor '{colour}' "
                          f"dashtype {2 if dashed else 1} title {quoted(name)}")
-            if points and len(points[0]) == 4:
-                parts.append(f"$data{n} using 1:2:3:4 with yerrorbars pointtype 0 linecolor '{colour}' notitle")
-        text.append("plot " + ", ".join(parts))
+        text.append("plot " + ", ".join(bars + parts))  # a bar wipes out what is drawn behind its middle
         return "\n".join(text) + "\n"
 
     def draw(self, path):
