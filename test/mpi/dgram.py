@@ -123,6 +123,13 @@ def drops_foreign_datagrams():
                 "the datagrams were not counted")
 
 
+def eager_limit_above_a_datagram():
+    """an eager limit above what a datagram carries is cut to that: every message goes out, also those that just fit"""
+    sizes = ["--rounds", 30, "--max", 1500]
+    result = BTL.run({**LOOPBACK, "btl_dgram_max_datagram": 1472, "pml_dr_eager_limit": 65536}, program=[ftmpi.HASHRING, *sizes])
+    result.must(result.right, "the data was not right")
+
+
 def settings_agree_with_the_manual():
     """the manual page describes every parameter with its default, and no other"""
     ftmanual.agree("btl", "dgram", "opal/mca/btl/dgram")
@@ -159,6 +166,7 @@ TESTS = [
     BTL.refuses({"btl_dgram_receive_buffer": 1}, "It must be 4096 to 1073741824"),
     host_without_such_a_network,
     drops_foreign_datagrams,
+    eager_limit_above_a_datagram,
     settings_agree_with_the_manual,
 ]
 

@@ -80,6 +80,13 @@ __attribute__((target("sse4.2"))) std::uint32_t sum_short(std::uint32_t state,
         at += sizeof wide;
     }
     auto narrow = static_cast<std::uint32_t>(wide);
+    if (left >= sizeof narrow) { // the upper header of data ends so
+        std::uint32_t half = 0;
+        std::memcpy(&half, at, sizeof half);
+        narrow = _mm_crc32_u32(narrow, half);
+        left -= sizeof half;
+        at += sizeof half;
+    }
     for (; left != 0; --left, ++at) {
         narrow = _mm_crc32_u8(narrow, std::to_integer<unsigned char>(*at));
     }

@@ -46,6 +46,7 @@ constexpr auto most_rise = base::Duration::from_ms(16);
 void Congestion::set_pace() noexcept
 {
     ns_per_byte_ = static_cast<double>(smoothed_.ns()) / 2 / static_cast<double>(window_);
+    ahead_ = time_for(std::min(burst_bytes, window_ / (queued_ ? 16 : 4)));
 }
 
 base::Duration Congestion::time_for(std::uint64_t bytes) const noexcept
@@ -56,9 +57,7 @@ base::Duration Congestion::time_for(std::uint64_t bytes) const noexcept
 
 bool Congestion::pausing(base::Time now) noexcept
 {
-    pausing_ =
-        pausing_ ? now < next_send_
-                 : next_send_ - now > time_for(std::min(burst_bytes, window_ / (queued_ ? 16 : 4)));
+    pausing_ = pausing_ ? now < next_send_ : next_send_ - now > ahead_;
     return pausing_;
 }
 
@@ -82,7 +81,7 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
     // wrap.
     recovering_ = recovering_ && tx_diff(tx, recovered_at_) < forget_recovery;
     round_.limited = round_.limited || in_flight >= window_ - window_ / 4;
-    if (starting_ && round_.limited) {
+    if (starting_ && round_.limited && window_ < most_window) {
         window_ = std::min(window_ + bytes, most_window);
         set_pace();
     }

@@ -145,6 +145,7 @@ class Congestion {
     base::Duration shortest_{};
     base::Duration start_trip_ = base::Duration::max(); ///< shortest of the start's rounds
     double ns_per_byte_ = 0; ///< the pace; fragments go out by the hundred between its changes
+    base::Duration ahead_{}; ///< so much before its time something may go out
     base::Time next_send_{};
     bool starting_ = true;
     bool recovering_ = false;        ///< recovered_at_ means something

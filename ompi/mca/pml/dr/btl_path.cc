@@ -189,6 +189,7 @@ bool add_paths(PeerState &peer, base::Time present)
     }
     const BtlLimits limits = limits_of(peer.proc->super.proc_name);
     std::size_t eager = SIZE_MAX;
+    std::size_t whole = SIZE_MAX; // what fits behind any upper header
     for (std::size_t i = 0; i < mca_bml_base_btl_array_get_size(&endpoint->btl_send); ++i) {
         const mca_bml_base_btl_t &way = *mca_bml_base_btl_array_get_index(&endpoint->btl_send, i);
         mca_btl_base_module_t *btl = way.btl;
@@ -215,7 +216,7 @@ bool add_paths(PeerState &peer, base::Time present)
         info.bandwidth = std::max(btl->btl_bandwidth, 1U) / 8000.0;
         info.latency = base::Duration::from_us(btl->btl_latency);
         info.max_fragment_bytes = static_cast<std::uint32_t>(
-            std::min<std::size_t>(carried - fragment_overhead, UINT32_MAX) & ~std::size_t{15});
+            std::min<std::size_t>(carried - data_overhead, UINT32_MAX) & ~std::size_t{15});
         info.checksum_payload = path->checksum;
         info.unreliable = (btl->btl_flags & mca::btl_flag_unreliable) != 0;
         info.keeps_order = std::strcmp(component_name(btl), "tcp") == 0; // a stream of bytes
@@ -225,6 +226,7 @@ bool add_paths(PeerState &peer, base::Time present)
         }
         eager =
             std::min(eager, std::max(btl->btl_eager_limit, fragment_overhead) - fragment_overhead);
+        whole = std::min(whole, carried - fragment_overhead);
         peer.paths.push_back(std::move(path));
     }
     if (peer.paths.empty()) {
@@ -249,8 +251,8 @@ bool add_paths(PeerState &peer, base::Time present)
     if (parameters().eager_limit != 0) {
         eager = parameters().eager_limit;
     }
-    peer.eager_limit = static_cast<std::uint32_t>(
-        std::min({eager, std::size_t{peer.engine.fragment_bytes()}, tx_pools().largest_payload()}));
+    peer.eager_limit = static_cast<std::uint32_t>(std::min(
+        {eager, whole, std::size_t{peer.engine.fragment_bytes()}, tx_pools().largest_payload()}));
     return true;
 }
 

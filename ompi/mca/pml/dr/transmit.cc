@@ -240,21 +240,14 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     const std::byte *bytes = tx->bytes + tx->vfrag.offset_of(index);
     mca_btl_base_module_t *btl = path.btl;
 
-    std::array<std::byte, largest_upper_bytes> data_upper;
-    const std::byte *upper = data_upper.data();
     if (tx->room != nullptr) {
         if (OPAL_UNLIKELY(tx->brief)) {
             TxPools::spread(*tx); // sent again: it goes any way there is
             bytes = tx->bytes;
         }
         header.upper_bytes = tx->upper_bytes;
-        upper = tx->room + header_bytes;
     } else {
-        UpperHeader fields;
-        fields.kind = MessageKind::data;
-        fields.receiver_request = tx->remote_request;
-        fields.offset = tx->message_offset + tx->vfrag.offset_of(index);
-        header.upper_bytes = static_cast<std::uint8_t>(write_upper(fields, data_upper));
+        header.upper_bytes = data_bytes;
     }
     const std::size_t front_bytes = header_bytes + header.upper_bytes;
     const std::size_t total = front_bytes + payload;
@@ -329,7 +322,13 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     }
     mca::take_over(des);
     sum();
-    std::memcpy(front(des) + header_bytes, upper, header.upper_bytes);
+    std::byte *upper = front(des) + header_bytes;
+    if (OPAL_LIKELY(tx->room == nullptr)) {
+        write_data(tx->remote_request, tx->message_offset + tx->vfrag.offset_of(index),
+                   std::span<std::byte, data_bytes>(upper, data_bytes));
+    } else {
+        std::memcpy(upper, tx->room + header_bytes, header.upper_bytes);
+    }
     write_front(header, {front(des), front_bytes});
     if (path.gathers) {
         return give_gathered(path, des, what, present);

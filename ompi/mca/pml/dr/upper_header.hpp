@@ -82,6 +82,16 @@ inline void write_match(std::uint32_t context, std::int32_t source, std::int32_t
     return upper;
 }
 
+/// The upper header of data, of which long messages have one for each fragment.
+inline void write_data(std::uint64_t receiver_request, std::uint64_t offset,
+                       std::span<std::byte, data_bytes> out) noexcept
+{
+    base::WireWriter writer(out);
+    writer.u32(static_cast<std::uint8_t>(MessageKind::data));
+    writer.u64(receiver_request);
+    writer.u64(offset);
+}
+
 /// \return bytes written; `out` must hold `largest_upper_bytes`
 inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> out) noexcept
 {
