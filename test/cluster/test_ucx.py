@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """pml/dr over btl/ucx on the virtual cluster: every byte is right whatever the kernel does to a rail.
 
+usage: test_ucx.py [NAME...]: these cases only, by the names of their functions.
+
 Each fault is made while messages are under way and is shown to have struck.
 """
 
@@ -136,5 +138,7 @@ def stopped_host():
 TESTS = [rail_after_rail, reset, reset_once, rail_back, corrupted_on_the_wire, stopped_host]
 
 if __name__ == "__main__":
-    chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]
-    main(chosen)
+    unknown = set(sys.argv[1:]) - {t.__name__ for t in TESTS}
+    if unknown:
+        sys.exit(f"test_ucx.py: no case {', '.join(sorted(unknown))}")
+    main([t for t in TESTS if len(sys.argv) < 2 or t.__name__ in sys.argv])
