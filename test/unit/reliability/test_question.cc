@@ -175,6 +175,52 @@ void what_a_transport_holds_is_not_sent_again_by_the_timer(void **)
     assert_int_equal(done, 1);
 }
 
+/// Of a message that a path's window holds back, the last fragment was not sent, and names no path:
+/// the newest that was sent tells whose timeout counts.
+void what_a_transport_holds_is_timed_by_its_own_path(void **)
+{
+    std::int64_t again = 0;
+    std::int64_t own = 0;
+    std::int64_t other = 0;
+    unsigned sent = 0;
+    bool due = false;
+    {
+        const Config c = quick_config();
+        Counters counters;
+        PathSet paths(c);
+        paths.counters = &counters;
+        PathInfo info;
+        info.max_fragment_bytes = 1 << 20;
+        (void)paths.add(info);
+        info.unreliable = true;
+        (void)paths.add(info);
+        Time now = Time::from_ns(1'000'000);
+        paths[0].rtt.sample(10_ms);
+        paths[1].rtt.sample(100_us);
+        paths.on_error(0, now);
+        Sender sender(c, paths, counters);
+        Box box;
+        box.vfrag.ordered = false;
+        box.vfrag.length = std::uint64_t{64} * 2048;
+        box.vfrag.fragment_bytes = 2048;
+        box.vfrag.fragments = std::span(box.records);
+        sender.submit(box.vfrag, now);
+        for (Choice choice; sender.choose(choice); ++sent) {
+            sender.sent(choice, static_cast<std::uint32_t>(now.ns() >> stamp_shift), false, now);
+        }
+        now = box.vfrag.ack_deadline();
+        due = now < box.vfrag.watchdog_deadline();
+        sender.on_time(now);
+        again = (box.vfrag.ack_deadline() - now).ns();
+        own = (paths.rto(1) + c.ack_delay).ns();
+        other = (paths.rto(0) + c.ack_delay).ns();
+    }
+    assert_in_range(sent, 1, 63);
+    assert_true(due);
+    assert_true(other > own);
+    assert_int_equal(again, own);
+}
+
 void an_answered_message_is_not_asked_for(void **)
 {
     std::uint64_t questions = 1;
@@ -263,6 +309,7 @@ int main()
         cmocka_unit_test(a_lost_answer_leaves_it_to_the_timer),
         cmocka_unit_test(what_a_transport_holds_is_not_asked_for),
         cmocka_unit_test(what_a_transport_holds_is_not_sent_again_by_the_timer),
+        cmocka_unit_test(what_a_transport_holds_is_timed_by_its_own_path),
         cmocka_unit_test(an_answered_message_is_not_asked_for),
         cmocka_unit_test(a_path_for_small_fragments_only_is_not_flooded),
         cmocka_unit_test(what_a_path_never_carries_goes_over_another),
