@@ -20,7 +20,8 @@ from fttap import check, comment, main  # noqa: E402
 DR = {"pml": "dr", "btl": "tcp,self", "pml_dr_stats": 2}
 DEADLINE = 80
 FAST, SLOW = 400, 100  # Mbit/s
-BATCH = 16  # MiB
+BATCH = 2  # MiB
+LOOKED_AT = 8 << 20  # bytes that tell the share of now
 RECEIVER = "n1"
 
 
@@ -66,11 +67,19 @@ class Stream:
         return share
 
     def until(self, wanted, what):
-        """Wait until the share of two batches is as wanted."""
+        """Wait until the share of the last batches is as wanted."""
         began = time.monotonic()
-        while not wanted(self.share(2)):
-            pass
-        comment(f"{what} after {time.monotonic() - began:.1f} s")
+        seen = [self.batch()]
+        while True:
+            seen.append(self.batch())
+            while len(seen) > 2 and sum(seen[-1].bytes) - sum(seen[1].bytes) >= LOOKED_AT:
+                del seen[0]
+            given = [b - a for a, b in zip(seen[0].bytes, seen[-1].bytes)]
+            # What was under way before it began counts for nothing.
+            if seen[0].time >= began and sum(given) >= LOOKED_AT and wanted(given[0] / sum(given)):
+                break
+        comment(f"{what} after {seen[-1].time - began:.2f} s: of {sum(given) / 1048576:.0f} MiB in the last "
+                f"{seen[-1].time - seen[0].time:.2f} s rail 0 has {given[0] / sum(given):.3f}")
 
     def fail(self, why):
         self.run.stop()
@@ -102,7 +111,7 @@ def in_proportion_and_back():
     with ftcluster.Cluster(hosts=2, mbit=(FAST, SLOW)) as cluster, Stream(cluster) as stream:
         # In proportion it were 0.8; half and half is what no measurement would give.
         stream.until(lambda share: 0.7 < share < 0.9, "in proportion")
-        shares = sorted(stream.share(3) for _ in range(5))
+        shares = sorted(stream.share(24) for _ in range(5))
         check(0.65 < shares[2] < 0.95, f"rail 0 has {shares[2]} of the bytes, 0.8 were in proportion")
         for rail, mbit in (("0", SLOW), ("1", FAST)):
             cluster.tool("rate", RECEIVER, rail, mbit)

@@ -38,6 +38,9 @@ constexpr base::Duration explore_interval = base::Duration::from_ms(500);
 /// burst pass faster than it carries in the long run (a token bucket) must not be believed.
 constexpr unsigned measured_fragments = 4;
 constexpr base::Duration measured_for = base::Duration::from_ms(250);
+/// Of several paths none is given more than it carries in so long and two round trips: what lies in
+/// its queue when it becomes slow cannot be given to another any more.
+constexpr base::Duration most_ahead = base::Duration::from_ms(100);
 /// What spurious timeouts have taught is halved after so long without another.
 constexpr base::Duration relax_interval = base::Duration::from_s(5);
 /// ... and is never more than so many rto_min: a peer that computes for a minute must not teach to
@@ -96,6 +99,17 @@ void PathSet::keep_pace(base::Time now) noexcept
     }
 }
 
+bool PathSet::far_ahead(const Path &path, std::uint64_t bytes) const noexcept
+{
+    // One that is too little loaded to be measured would be believed to be slow for ever.
+    const std::uint64_t fragment = std::min(config_.fragment_bytes, path.info.max_fragment_bytes);
+    const std::uint64_t least = 2 * std::max(loaded_bytes, fragment);
+    const base::Duration trip = path.rtt.has_sample() ? path.rtt.minimum() : path.info.latency;
+    const auto time = static_cast<double>((most_ahead + trip * 2).ns());
+    const std::uint64_t then = path.in_flight + bytes;
+    return then > least && static_cast<double>(then) > time * path.bandwidth;
+}
+
 PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) const noexcept
 {
     int best_class = 3;
@@ -110,7 +124,8 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
     bool best_avoided = false;
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
-        if (preference(path.state) != best_class || !has_room(path, bytes, urgent)) {
+        if (preference(path.state) != best_class || !has_room(path, bytes, urgent) ||
+            (path.state == PathState::up && !urgent && far_ahead(path, bytes))) {
             continue;
         }
         const double latency = static_cast<double>(
@@ -274,6 +289,15 @@ void PathSet::change(PathId id, PathState to, base::Time now)
 void PathSet::on_timeout(PathId id, base::Time now)
 {
     Path &path = paths_[id];
+    // What was sent together times out together, and is answered for once: if the path has become
+    // slow, all of it is late by the same queue. From one strike to the next it gets a timeout,
+    // doubled each time, as its answers may take so many times longer than they did.
+    const int doublings = std::clamp(path.strikes - 1, 0, 6);
+    const base::Duration apart =
+        std::min(rto(id) * (std::int64_t{1} << doublings), config_.rto_max);
+    if (path.timeouts != 0 && now - path.last_timeout < apart) {
+        return;
+    }
     saturating_increment(path.timeouts);
     // Only an answer over another path, and since the last look, tells a dead path from a peer that
     // computes: one that answered there a moment ago and then fell silent altogether is no witness.
@@ -329,8 +353,11 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
         const base::Duration elapsed = path.rate_last - path.rate_start;
         const std::uint64_t enough = std::uint64_t{measured_fragments} *
                                      std::min(config_.fragment_bytes, path.info.max_fragment_bytes);
-        if (elapsed >= std::max(path.rtt.smoothed(), base::Duration::from_ms(1)) &&
-            path.rate_bytes > 0 && (path.rate_bytes >= enough || elapsed >= measured_for)) {
+        // Of a round trip that is long by what stands in the queue, a part will do.
+        const base::Duration trip =
+            std::min(path.rtt.smoothed(), std::max(path.rtt.minimum(), measured_for));
+        if (elapsed >= std::max(trip, base::Duration::from_ms(1)) && path.rate_bytes > 0 &&
+            (path.rate_bytes >= enough || elapsed >= measured_for)) {
             const double rate =
                 static_cast<double>(path.rate_bytes) / static_cast<double>(elapsed.ns());
             // What the transport said of itself may be far off; the first look at it holds.

@@ -226,6 +226,9 @@ class PathSet {
                (path.congestion == nullptr || urgent ||
                 (!path.pausing && path.congestion->allows(path.in_flight, bytes)));
     }
+    /// Whether so much more is more than a path that others could relieve is given at once. Two
+    /// fragments are not, nor is what measures it.
+    [[nodiscard]] bool far_ahead(const Path &path, std::uint64_t bytes) const noexcept;
     [[nodiscard]] PathId pick_of_several(std::uint64_t bytes, PathId avoid,
                                          bool urgent) const noexcept;
     void change(PathId id, PathState to, base::Time now);

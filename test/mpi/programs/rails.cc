@@ -23,7 +23,7 @@ namespace {
 
 constexpr int words = 2 << 17; // 2 MiB
 constexpr int in_flight = 8;   // messages at a time: the window of pml/dr, whole
-constexpr int batch = 8;       // messages
+constexpr int batch = 1;       // messages
 
 using Message = std::vector<std::uint64_t>;
 

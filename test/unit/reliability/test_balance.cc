@@ -10,26 +10,33 @@ using namespace ft::test;
 
 namespace {
 
-constexpr std::uint32_t fragment = 8192;
 constexpr Duration latency = 50_us;
 
-Config config_for_links()
+/// What goes over the links: VFRAGs of some fragments.
+struct Sizes {
+    std::uint32_t fragment = 8192;
+    unsigned fragments = 16;
+    std::uint64_t window = std::uint64_t{1} << 20;
+};
+
+Config config_for(const Sizes &sizes)
 {
     Config c;
-    c.fragment_bytes = fragment;
-    c.window_bytes = std::uint64_t{1} << 20;
+    c.fragment_bytes = sizes.fragment;
+    c.window_bytes = sizes.window;
     return c;
 }
 
 /// A sends to B without an end over two links of given rates; what comes back meets no queue.
 struct Load {
-    Load() : t(2, config_for_links()) {}
+    explicit Load(const Sizes &sizes = {}) : t(2, config_for(sizes)), sizes_(sizes) {}
 
     void run_until(Time end)
     {
         while (t.now < end) {
-            while (t.a.peer.has_room(16 * fragment, false)) {
-                (void)t.a.submit(false, 16 * fragment, fragment, t.now);
+            const std::uint64_t bytes = std::uint64_t{sizes_.fragments} * sizes_.fragment;
+            while (t.a.peer.has_room(bytes, false)) {
+                (void)t.a.submit(false, bytes, sizes_.fragment, t.now);
             }
             for (Frame &frame : t.a.pump(t.now)) {
                 Time &free_at = free[frame.path];
@@ -83,6 +90,7 @@ struct Load {
             queue.pop_front();
         }
     }
+    Sizes sizes_;
     std::array<Time, 2> free{};
     std::array<Queue, 2> there;
     Queue back;
@@ -104,11 +112,11 @@ void load_follows_a_change_within_a_second(void **)
         const std::uint64_t finished = load.finished;
         after = load.share_for(300_ms);
         rate = static_cast<double>(load.finished - finished) / 300e6;
-        down = load.t.a.peer.counters().path_down;
-        // To a tenth: what is queued there comes so late that the path may be taken for dead.
+        // To a fortieth of what it was.
         load.rate = {0.001, 0.04};
         load.run_until(load.t.now + 700_ms);
         one_slow = load.share_for(300_ms);
+        down = load.t.a.peer.counters().path_down;
     }
     // In proportion it were 0.8, 0.2 and 0.024.
     assert_true(before > 0.6 && before < 0.95);
@@ -118,12 +126,54 @@ void load_follows_a_change_within_a_second(void **)
     assert_int_equal(down, 0);
 }
 
+/// The window holds a third of a second of both links: what lies before the slow one stays there,
+/// so no more may be given to it than is soon sent.
+void a_long_queue_does_not_hold_the_load_back(void **)
+{
+    std::array<double, 3> share{};
+    std::uint64_t down = 1;
+    {
+        Load load({.fragment = 512 * 1024, .fragments = 4, .window = 16 << 20});
+        load.rate = {0.05, 0.0125}; // 400 and 100 Mbit/s
+        load.run_until(load.t.now + 2_s);
+        share[0] = load.share_for(500_ms);
+        std::swap(load.rate[0], load.rate[1]);
+        load.run_until(load.t.now + 100_ms);
+        share[1] = load.share_for(200_ms);
+        share[2] = load.share_for(700_ms);
+        down = load.t.a.peer.counters().path_down;
+    }
+    assert_true(share[0] > 0.7 && share[0] < 0.9);
+    assert_true(share[1] < 0.3);
+    assert_true(share[2] > 0.05 && share[2] < 0.3);
+    assert_int_equal(down, 0);
+}
+
+/// Its queue takes ten times as long as its answers took: it is late, and not dead.
+void a_path_that_falls_to_a_tenth_is_not_taken_down(void **)
+{
+    std::uint64_t down = 0;
+    std::uint64_t suspect = 0;
+    for (unsigned when = 100; when < 900; when += 97) {
+        Load load;
+        load.run_until(load.t.now + Duration::from_ms(when));
+        load.rate[when % 2] /= 10;
+        load.run_until(load.t.now + 1_s);
+        down += load.t.a.peer.counters().path_down;
+        suspect += load.t.a.peer.counters().path_suspect;
+    }
+    assert_true(suspect != 0);
+    assert_int_equal(down, 0);
+}
+
 } // namespace
 
 int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(load_follows_a_change_within_a_second),
+        cmocka_unit_test(a_long_queue_does_not_hold_the_load_back),
+        cmocka_unit_test(a_path_that_falls_to_a_tenth_is_not_taken_down),
     };
     return cmocka_run_group_tests_name("balance", tests, nullptr, nullptr);
 }

@@ -21,9 +21,11 @@ struct Fixture {
     {
         for (unsigned i = 0; i < config.path_retries; ++i) {
             set.on_alive(other, now += 1_us);
-            set.on_timeout(id, now += 1_us);
+            time_out(id);
         }
     }
+    /// Long enough after the one before to count.
+    void time_out(PathId id) { set.on_timeout(id, now += config.rto_max); }
     std::uint32_t probe(PathId id)
     {
         const std::uint32_t nonce = PathSet::nonce_at(now);
@@ -199,7 +201,7 @@ void retries_take_a_path_down_when_another_answers(void **)
         for (unsigned i = 0; i < f.config.path_retries; ++i) {
             before = f.set[0].state;
             f.set.on_alive(1, f.now += 1_us);
-            f.set.on_timeout(0, f.now += 1_us);
+            f.time_out(0);
         }
         after = f.set[0].state;
         counted = f.counters.path_down;
@@ -207,6 +209,27 @@ void retries_take_a_path_down_when_another_answers(void **)
     assert_int_equal(before, PathState::suspect);
     assert_int_equal(after, PathState::down);
     assert_int_equal(counted, 1);
+}
+
+/// A path that has become ten times slower answers within ten times what it took before.
+void what_times_out_together_counts_once(void **)
+{
+    unsigned strikes = 0;
+    std::int64_t took = 0;
+    std::int64_t rto = 0;
+    {
+        Fixture f(2);
+        rto = f.set.rto(0).ns();
+        const Time start = f.now;
+        while (f.set[0].state != PathState::down && f.now - start < 10_s) {
+            f.set.on_alive(1, f.now += 10_us);
+            f.set.on_timeout(0, f.now += 10_us);
+            strikes = f.now - start < f.set.rto(0) ? f.set[0].strikes : strikes;
+        }
+        took = (f.now - start).ns();
+    }
+    assert_int_equal(strikes, 1);
+    assert_true(took > 10 * rto && took < 16 * rto);
 }
 
 void a_peer_that_falls_silent_loses_no_path(void **)
@@ -225,7 +248,7 @@ void a_peer_that_falls_silent_loses_no_path(void **)
         // The path is dead indeed: the peer is heard again, and not there.
         for (unsigned i = 0; i < f.config.path_retries; ++i) {
             f.set.on_alive(1, f.now += 1_us);
-            f.set.on_timeout(0, f.now += 1_us);
+            f.time_out(0);
         }
         again = f.set[0].state;
     }
@@ -313,7 +336,9 @@ void only_a_path_that_is_lost_ends_a_hold_down(void **)
     PathState late{};
     PathState lost{};
     {
-        Fixture f(2);
+        Config c = quick_config();
+        c.hold_down = 10_s;
+        Fixture f(2, c);
         f.take_down(0, 1);
         const auto answered = [&f] {
             f.now += 1_us;
@@ -322,11 +347,11 @@ void only_a_path_that_is_lost_ends_a_hold_down(void **)
         for (unsigned i = 0; i < f.config.probe_confirm; ++i) {
             answered();
         }
-        f.set.on_timeout(1, f.now += 1_us);
+        f.time_out(1);
         answered();
         late = f.set[0].state;
         for (unsigned i = 1; i < f.config.path_retries; ++i) {
-            f.set.on_timeout(1, f.now += 1_us);
+            f.time_out(1);
             answered();
         }
         lost = f.set[0].state;
@@ -552,6 +577,7 @@ int main()
         cmocka_unit_test(a_suspect_path_waits_until_no_other_is_up),
         cmocka_unit_test(timeouts_alone_never_take_the_last_path),
         cmocka_unit_test(retries_take_a_path_down_when_another_answers),
+        cmocka_unit_test(what_times_out_together_counts_once),
         cmocka_unit_test(a_peer_that_falls_silent_loses_no_path),
         cmocka_unit_test(a_sign_of_life_clears_a_suspect),
         cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
