@@ -252,6 +252,7 @@ void Daemon::on_timer()
         check_ranks();
         wind_down_->tick();
         check_launch(now);
+        requests_.refuse([this](Rank who) { return session_->deaths().announced(who); });
         introduce();
         check_newcomers();
         check_leaving();

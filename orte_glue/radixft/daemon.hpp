@@ -11,6 +11,7 @@
 
 #include "orte_glue/orte_prelude.hpp"
 
+#include "orte_glue/radixft/address_requests.hpp"
 #include "orte_glue/radixft/death_board.hpp"
 #include "orte_glue/radixft/gather.hpp"
 #include "orte_glue/radixft/held.hpp"
@@ -97,6 +98,9 @@ class Daemon {
     /// From grpcomm.
     int allgather(orte_grpcomm_coll_t *coll, opal_buffer_t *data) noexcept;
 
+    /// At mpirun: a rank has called MPI_Abort. Whether that concerns the spawn alone in whose
+    /// MPI_Init it is.
+    bool spawn_aborted(orte_job_t &job, orte_proc_t &rank) noexcept;
     /// At mpirun: ends the whole job with a message that was shown before.
     void end_job(orte_job_t *job, orte_job_state_t state, orte_proc_t *culprit, int code) noexcept;
     /// A daemon went as it was told to: nothing is sent there any more.
@@ -238,13 +242,15 @@ class Daemon {
     orte_state_cbfunc_t start_daemons_ = nullptr; ///< the launcher's
     bool greeted_ = false;                        ///< this newcomer has told who it is
     Spawns spawns_;                               ///< at mpirun
-    std::vector<Comeback> comebacks_;             ///< at mpirun: not started yet
-    std::vector<Launch> launches_;                ///< at mpirun: wait for newcomers
-    std::set<NodeId> ready_;                      ///< at mpirun, during the launch
-    std::set<NodeId> lost_;                       ///< nothing is sent there any more
-    std::set<NodeId> connected_;                  ///< the channel's connections
-    std::set<NodeId> awaited_;                    ///< these are to open a connection here
-    Held held_; ///< waits for the answers to knocks, and for connections
+    AddressRequests requests_;
+    std::set<std::uint32_t> bereaved_; ///< jobs of which a rank died
+    std::vector<Comeback> comebacks_;  ///< at mpirun: not started yet
+    std::vector<Launch> launches_;     ///< at mpirun: wait for newcomers
+    std::set<NodeId> ready_;           ///< at mpirun, during the launch
+    std::set<NodeId> lost_;            ///< nothing is sent there any more
+    std::set<NodeId> connected_;       ///< the channel's connections
+    std::set<NodeId> awaited_;         ///< these are to open a connection here
+    Held held_;                        ///< waits for the answers to knocks, and for connections
     std::map<NodeId, std::int64_t> doubted_us_; ///< when doubt began
     std::map<NodeId, NodeLoss> losses_;
     std::pair<Epoch, std::int64_t>

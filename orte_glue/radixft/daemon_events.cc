@@ -348,6 +348,7 @@ void Daemon::on_announced(const RankDeath &death)
           : death.cause == Cause::stopped ? "it was stopped"
                                           : "it exited",
           static_cast<unsigned long long>(death.epoch));
+    bereaved_.insert(death.who.jobid);
     if (over_) {
         return;
     }

@@ -330,8 +330,8 @@ bool Daemon::in_mpi_init(std::uint32_t jobid) const
     return gather_->completed(encode_signature({&all, 1})) < fences;
 }
 
-/// A rank of a spawned job died before it could be told of to those who spawned it. They get an
-/// error, and the rest of the job, which could not begin either, is ended.
+/// A rank of a spawned job died before those who spawned it had a communicator with it. Their
+/// waiting ends, and the rest of the job, which could not begin either, is ended.
 void Daemon::spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death)
 {
     if (dead.state < ORTE_PROC_STATE_RUNNING) {
@@ -341,10 +341,26 @@ void Daemon::spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &d
     if (spawns_.refused(job.jobid)) {
         return;
     }
-    orte_show_help("help-errmgr-radixft.txt", "spawn-failed", true, death.who.vpid,
+    const char *const topic = spawns_.refuse(job) ? "spawn-failed" : "spawn-lost";
+    orte_show_help("help-errmgr-radixft.txt", topic, true, death.who.vpid,
                    host_name(death.host).c_str(), death.exit_code);
-    spawns_.refuse(job);
     orte_plm.terminate_job(job.jobid);
+}
+
+bool Daemon::spawn_aborted(orte_job_t &job, orte_proc_t &rank) noexcept
+{
+    if (over_ || !spawns_.awaited(job)) {
+        return false;
+    }
+    const bool known = rank.node != nullptr && rank.node->daemon != nullptr;
+    RankDeath death;
+    death.who = {rank.name.jobid, rank.name.vpid};
+    death.host = known ? rank.node->daemon->name.vpid : self_;
+    death.exit_code = rank.exit_code;
+    spawn_failed(job, rank, death);
+    flush();
+    arm_timer();
+    return true;
 }
 
 void Daemon::newcomer_failed(NodeId id)

@@ -10,6 +10,8 @@ namespace ft::radixft {
 namespace {
 
 orte_odls_base_module_signal_local_process_fn_t signal_ranks = nullptr;
+orte_odls_base_module_kill_local_processes_fn_t end_ranks = nullptr;
+opal_pmix_base_module_server_deregister_nspace_fn_t forget_job = nullptr;
 
 /// How long what a dead rank has in shared memory is let be. Others of its node that have not heard
 /// of its death may be about to open it, and would find no way to a rank that seems to live.
@@ -49,6 +51,26 @@ const orte_proc_t *mortal(Rank who)
     return nullptr;
 }
 
+/// This daemon's ranks of a job that are still to die; nothing, when the runtime must look after
+/// some that have not come to life yet.
+std::optional<std::vector<orte_process_name_t>> living(orte_jobid_t jobid)
+{
+    std::vector<orte_process_name_t> ranks;
+    for (int i = 0; i < orte_local_children->size; ++i) {
+        const auto *const child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child == nullptr || child->name.jobid != jobid ||
+            ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_WAITPID)) {
+            continue;
+        }
+        if (!ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_ALIVE) || child->pid == 0) {
+            return std::nullopt;
+        }
+        ranks.push_back(child->name);
+    }
+    return ranks;
+}
+
 } // namespace
 
 void Callbacks::line_broke(int, short, void *) noexcept
@@ -63,6 +85,43 @@ int Callbacks::signalled(const orte_process_name_t *rank, std::int32_t number) n
         watch->on_suspended(number != SIGCONT);
     }
     return signal_ranks(rank, number);
+}
+
+/// A job that mpirun gives up alone, because its spawn failed, dies by a signal like any other that
+/// dies: it is noticed, everybody is told, and what it has in shared memory goes. The runtime's own
+/// way forgets the ranks at once.
+int Callbacks::ended(opal_pointer_array_t *ranks) noexcept
+{
+    const auto *const first =
+        ranks == nullptr ? nullptr
+                         : static_cast<const orte_proc_t *>(opal_pointer_array_get_item(ranks, 0));
+    if (first == nullptr || first->name.vpid != ORTE_VPID_WILDCARD ||
+        first->name.jobid == ORTE_JOBID_WILDCARD || orte_orteds_term_ordered) {
+        return end_ranks(ranks);
+    }
+    try {
+        const auto mortals = living(first->name.jobid);
+        if (!mortals) {
+            return end_ranks(ranks);
+        }
+        for (const orte_process_name_t &rank : *mortals) {
+            signal_ranks(&rank, SIGKILL);
+        }
+    } catch (const std::exception &) {
+        return end_ranks(ranks);
+    }
+    return ORTE_SUCCESS;
+}
+
+/// Those who spawned a job may ask for its addresses when it has died already. The PMIx server lets
+/// them wait for ever when it has forgotten the job: what it knows of it is kept until the end.
+void Callbacks::job_over(opal_jobid_t jobid, opal_pmix_op_cbfunc_t done, void *data) noexcept
+{
+    if (!Daemon::get().bereaved_.contains(jobid)) {
+        forget_job(jobid, done, data);
+    } else if (done != nullptr) {
+        done(OPAL_SUCCESS, data);
+    }
 }
 
 /// A variable in the environment of this daemon's ranks.
@@ -117,6 +176,7 @@ void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
     leftovers_.push_back({monotonic_now(), rank.name.jobid, rank.local_rank});
     const Rank who{rank.name.jobid, rank.name.vpid};
     lines_.forget(who);
+    bereaved_.insert(who.jobid);
     rank_died(who, cause, rank.exit_code);
 }
 
@@ -183,11 +243,13 @@ void Daemon::sweep(base::Time now)
 
 void Daemon::watch_ranks(base::Time now)
 {
-    if (!watch_ || over_ || orte_orteds_term_ordered) {
-        return;
-    }
     if (signal_ranks == nullptr && orte_odls.signal_local_procs != nullptr) {
         signal_ranks = std::exchange(orte_odls.signal_local_procs, Callbacks::signalled);
+        end_ranks = std::exchange(orte_odls.kill_local_procs, Callbacks::ended);
+        forget_job = std::exchange(opal_pmix.server_deregister_nspace, Callbacks::job_over);
+    }
+    if (!watch_ || over_ || orte_orteds_term_ordered) {
+        return;
     }
     // A daemon that was stopped itself knows nothing of that time.
     if (const base::Duration late = now - tick_at_; late > tick) {

@@ -9,7 +9,11 @@ namespace ft::radixft {
 namespace {
 
 /// The end of the key under which new ranks publish who they are (ompi/dpm/dpm.c).
-constexpr std::string_view their_key = ":connect";
+constexpr char their_key[] = ":connect";
+/// What is in the keys of the numbers that they publish (ompi/communicator/comm_cid.c), and how the
+/// last one's goes on behind the port.
+constexpr char their_side[] = ":send:";
+constexpr char last_step[] = ":activate:";
 
 /// The port of the ranks that spawned a job; empty if they do not wait for it.
 std::string parent_port(const orte_job_t &job)
@@ -49,6 +53,26 @@ void add(opal_list_t &to, const char *key, opal_data_type_t type, opal_value_t *
     opal_list_append(&to, &value->super);
 }
 
+/// Publishes a value that is read by one, who tells the others, and is gone then.
+template <typename Fill>
+void publish(const std::string &key, opal_data_type_t type, Fill &&fill)
+{
+    opal_list_t info;
+    OBJ_CONSTRUCT(&info, opal_list_t);
+    opal_value_t *value = nullptr;
+    add(info, key.c_str(), type, value);
+    fill(*value);
+    add(info, OPAL_PMIX_USERID, OPAL_UINT32, value);
+    value->data.uint32 = geteuid();
+    add(info, OPAL_PMIX_PERSISTENCE, OPAL_PERSIST, value);
+    value->data.integer = OPAL_PMIX_PERSIST_FIRST_READ;
+    add(info, OPAL_PMIX_RANGE, OPAL_DATA_RANGE, value);
+    value->data.uint = OPAL_PMIX_RANGE_SESSION;
+    pmix_server_publish_fn(
+        ORTE_PROC_MY_NAME, &info, [](int, void *) {}, nullptr);
+    OPAL_LIST_DESTRUCT(&info);
+}
+
 } // namespace
 
 void Spawns::watch() noexcept
@@ -86,60 +110,127 @@ bool Spawns::wanted(opal_buffer_t *message)
 {
     int room = 0;
     std::uint8_t command = 0;
+    if (!take(*message, room, OPAL_INT) || !take(*message, command, OPAL_UINT8)) {
+        return true;
+    }
+    if (command == ORTE_PMIX_LOOKUP_CMD) {
+        looked_up(message);
+    }
+    return command != ORTE_PMIX_PUBLISH_CMD || published(message);
+}
+
+bool Spawns::published(opal_buffer_t *message)
+{
     opal_process_name_t owner;
     opal_pmix_data_range_t range = OPAL_PMIX_RANGE_UNDEF;
     int persistence = 0;
-    if (!take(*message, room, OPAL_INT) || !take(*message, command, OPAL_UINT8) ||
-        command != ORTE_PMIX_PUBLISH_CMD || !take(*message, owner, OPAL_NAME) ||
-        !take(*message, range, OPAL_PMIX_DATA_RANGE) || !take(*message, persistence, OPAL_INT) ||
-        owner.jobid == ORTE_PROC_MY_NAME->jobid) {
+    if (!take(*message, owner, OPAL_NAME) || !take(*message, range, OPAL_PMIX_DATA_RANGE) ||
+        !take(*message, persistence, OPAL_INT) || owner.jobid == ORTE_PROC_MY_NAME->jobid) {
         return true;
     }
     const orte_job_t *const job = orte_get_job_data_object(owner.jobid);
     if (job == nullptr || job->originator.jobid == ORTE_JOBID_INVALID) {
         return true;
     }
-    const std::string key = parent_port(*job).append(their_key);
+    const std::string port = parent_port(*job);
     opal_value_t *value = nullptr;
     while (take(*message, value, OPAL_VALUE)) {
-        const bool theirs = value->key != nullptr && key == value->key;
+        const std::string key = value->key == nullptr ? "" : value->key;
         OBJ_RELEASE(value);
-        if (theirs) {
-            if (refused(owner.jobid)) {
-                return false;
-            }
+        const bool names = key == port + their_key;
+        const bool number = key.starts_with(port + ':') && key.find(their_side) != key.npos;
+        if ((names || number) && refused(owner.jobid)) {
+            return false;
+        }
+        if (names) {
             called_.insert(owner.jobid);
+        } else if (number) {
+            told_[port] = key;
+            if (key.starts_with(port + last_step)) {
+                through_.insert(owner.jobid);
+            }
         }
     }
     return true;
 }
 
+void Spawns::looked_up(opal_buffer_t *message)
+{
+    orte_jobid_t job = ORTE_JOBID_INVALID;
+    opal_pmix_data_range_t range = OPAL_PMIX_RANGE_UNDEF;
+    std::uint32_t count = 0;
+    if (!take(*message, job, ORTE_JOBID) || !take(*message, range, OPAL_PMIX_DATA_RANGE) ||
+        !take(*message, count, OPAL_UINT32)) {
+        return;
+    }
+    char *text = nullptr;
+    for (; count > 0 && take(*message, text, OPAL_STRING); --count) {
+        const std::string key(text);
+        std::free(text);
+        if (key.find(their_side) == key.npos) {
+            continue;
+        }
+        std::uint32_t id = 0;
+        void *value = nullptr;
+        void *node = nullptr;
+        for (int rc = opal_hash_table_get_first_key_uint32(orte_job_data, &id, &value, &node);
+             rc == OPAL_SUCCESS;
+             rc = opal_hash_table_get_next_key_uint32(orte_job_data, &id, &value, node, &node)) {
+            const auto *const spawned = static_cast<const orte_job_t *>(value);
+            if (spawned == nullptr || spawned->originator.jobid == ORTE_JOBID_INVALID) {
+                continue;
+            }
+            const std::string port = parent_port(*spawned);
+            if (!port.empty() && key.starts_with(port + ':')) {
+                asked_[port] = key;
+                if (refused(spawned->jobid)) {
+                    stand_in(port);
+                }
+                break;
+            }
+        }
+    }
+}
+
+/// Answers the number that is waited for, if nobody has.
+void Spawns::stand_in(const std::string &port)
+{
+    const auto asked = asked_.find(port);
+    if (asked == asked_.end() || told_[port] == asked->second) {
+        return;
+    }
+    told_[port] = asked->second;
+    int one = 1;
+    opal_buffer_t packed;
+    OBJ_CONSTRUCT(&packed, opal_buffer_t);
+    opal_dss.pack(&packed, &one, 1, OPAL_INT);
+    void *bytes = nullptr;
+    std::int32_t size = 0;
+    opal_dss.unload(&packed, &bytes, &size);
+    OBJ_DESTRUCT(&packed);
+    publish(asked->second, OPAL_BYTE_OBJECT, [&](opal_value_t &value) {
+        value.data.bo.bytes = static_cast<std::uint8_t *>(bytes);
+        value.data.bo.size = size;
+    });
+}
+
 bool Spawns::awaited(const orte_job_t &job)
 {
     return watching_ && job.originator.jobid != ORTE_JOBID_INVALID &&
-           !called_.contains(job.jobid) && !parent_port(job).empty();
+           !through_.contains(job.jobid) && !parent_port(job).empty();
 }
 
-void Spawns::refuse(orte_job_t &job)
+bool Spawns::refuse(orte_job_t &job)
 {
-    if (!refused_.insert(job.jobid).second) {
-        return;
+    refused_.insert(job.jobid);
+    const std::string port = parent_port(job);
+    if (called_.contains(job.jobid)) {
+        stand_in(port);
+        return false;
     }
-    opal_list_t info;
-    OBJ_CONSTRUCT(&info, opal_list_t);
-    opal_value_t *value = nullptr;
-    add(info, parent_port(job).append(their_key).c_str(), OPAL_STRING, value);
-    value->data.string = strdup(spawn_refusal);
-    add(info, OPAL_PMIX_USERID, OPAL_UINT32, value);
-    value->data.uint32 = geteuid();
-    // Read by one, which tells the others; gone then.
-    add(info, OPAL_PMIX_PERSISTENCE, OPAL_PERSIST, value);
-    value->data.integer = OPAL_PMIX_PERSIST_FIRST_READ;
-    add(info, OPAL_PMIX_RANGE, OPAL_DATA_RANGE, value);
-    value->data.uint = OPAL_PMIX_RANGE_SESSION;
-    pmix_server_publish_fn(
-        ORTE_PROC_MY_NAME, &info, [](int, void *) {}, nullptr);
-    OPAL_LIST_DESTRUCT(&info);
+    publish(port + their_key, OPAL_STRING,
+            [](opal_value_t &value) { value.data.string = strdup(spawn_refusal); });
+    return true;
 }
 
 } // namespace ft::radixft

@@ -5,11 +5,20 @@
 /// it sees who has come that far. When a rank of a job dies that has not, mpirun publishes in its
 /// place a text that is no list of names. All spawning ranks get it, also those that have it from
 /// their root by a broadcast, and MPI_Comm_spawn returns an error in every one of them.
+///
+/// When they have the names, nothing that is published can end the call everywhere: some may be
+/// ahead of others. So all are let through. Daemons answer for the dead when they are asked for
+/// their addresses (address_requests.hpp). The roots of both sides then exchange numbers in the
+/// same way as names (comm_cid.c), until the communicator has its context id; mpirun answers for
+/// the new ranks what ends that soonest: 1 is the smallest proposal of an id, and "agreed". The
+/// call succeeds, and what is sent to its ranks fails, since all of them are dead: mpirun ends
+/// those that are left.
 #pragma once
 
 #include "orte_glue/orte_prelude.hpp"
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 
@@ -29,18 +38,24 @@ class Spawns {
 
     /// Whether the ranks that spawned this job wait for its ranks.
     bool awaited(const orte_job_t &job);
-    /// Ends their waiting with an error. Once per job; later calls have no effect.
-    void refuse(orte_job_t &job);
+    /// Ends their waiting; to be called once per job. Whether with an error in all of them.
+    bool refuse(orte_job_t &job);
     bool refused(std::uint32_t jobid) const { return refused_.contains(jobid); }
 
   private:
     static void on_message(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
                            orte_rml_tag_t tag, void *data) noexcept;
     bool wanted(opal_buffer_t *message);
+    bool published(opal_buffer_t *message);
+    void looked_up(opal_buffer_t *message);
+    void stand_in(const std::string &port);
 
     bool watching_ = false;
-    std::set<std::uint32_t> called_;  ///< jobs that have published
-    std::set<std::uint32_t> refused_; ///< jobs of which that is not waited for any more
+    std::set<std::uint32_t> called_;           ///< jobs that have published
+    std::set<std::uint32_t> through_;          ///< jobs that have published all that is waited for
+    std::map<std::string, std::string> asked_; ///< by port: the last number looked up
+    std::map<std::string, std::string> told_;  ///< by port: the last number published
+    std::set<std::uint32_t> refused_;          ///< jobs of which that is not waited for any more
 };
 
 } // namespace ft::radixft

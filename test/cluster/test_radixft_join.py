@@ -275,6 +275,21 @@ def two_come_back():
             check(it.run.err.count(f"{who} is a member now") == (1 if "2" in who else 2), f"{who} did not come back")
 
 
+def dies_in_mpi_init():
+    """A new rank is lost after it has published its addresses: everybody's MPI_Comm_spawn returns, and nothing is left"""
+    with job(*RADIXFT, "--mca", "pml", "dr") as it:
+        for letter in "ACDEFGHIJ":  # joins.cc; rank 0 alone comes by the first point, so there is no B
+            it.command(letter.encode())
+            it.hears("dies", f"at {letter} the new rank did not get there")
+            for _ in range(RANKS):
+                event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
+                check(event, f"at {letter} a rank does not return from MPI_Comm_spawn")
+            while processes(it.cluster, "^/.*joins die"):
+                check(time.monotonic() < it.end, f"at {letter} the other new rank is still there")
+        it.finishes()
+        check("radixft: the new ranks of MPI_Comm_spawn are lost" in it.run.err, "mpirun does not say why")
+
+
 def joins_during_recovery():
     """A host is added while the view changes because a daemon died: both happen, all know"""
     with job() as it:
@@ -288,5 +303,5 @@ def joins_during_recovery():
 
 
 main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-      dies_before_mpi_init, evicted_comes_back, first_host_comes_back, two_come_back,
+      dies_before_mpi_init, dies_in_mpi_init, evicted_comes_back, first_host_comes_back, two_come_back,
       joins_during_recovery])

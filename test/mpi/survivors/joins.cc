@@ -17,11 +17,14 @@
 //      others be commanded
 //   h  all spawn two ranks there, which say "held" and never call MPI_Init: "refused CLASS" from
 //      each of them, when one has died
+//   A to J  all spawn two ranks there, of which rank 0 (A, C, ...) or 1 (B, D, ...) dies at a point
+//      of MPI_Init (dies_at.hpp), which it tells: "refused CLASS" or "went on" from each of them
 //   q  all finish
 // Prints "done RANK" at the end.
 #include <mpi.h>
 
 #include "opal/process/deaths.hpp"
+#include "test/mpi/survivors/dies_at.hpp"
 #include "test/mpi/survivors/mark.hpp"
 
 #include <algorithm>
@@ -121,9 +124,19 @@ int main(int argc, char **argv)
             ::pause();
         }
     }
+    const bool mortal = argc > 2 && std::strncmp(argv[1], "die", 3) == 0;
+    if (mortal) {
+        const int letter = argv[1][3] - 'A';
+        dies_at::arm(static_cast<dies_at::Point>(letter / 2 + 1), letter % 2 == 0 ? "0" : "1",
+                     argv[2]);
+    }
     MPI_Init(&argc, &argv);
     MPI_Comm parent = MPI_COMM_NULL;
     MPI_Comm_get_parent(&parent);
+    if (mortal) {
+        MPI_Finalize(); // the other one: this far it may come
+        return 0;
+    }
     if (parent != MPI_COMM_NULL) {
         return child(parent, std::strcmp(argv[1], "stay") == 0);
     }
@@ -152,16 +165,24 @@ int main(int argc, char **argv)
         const MPI_Comm who = alone ? MPI_COMM_SELF : MPI_COMM_WORLD;
         const std::uint64_t before = ft::process::news();
         const std::size_t dead = ft::process::death_count();
-        const char *const how = command == 'w' ? "stay" : command == 'h' ? "hold" : "leave";
+        const bool two = command == 'h' || (command >= 'A' && command <= 'J');
+        const std::string how = command == 'w'   ? "stay"
+                                : command == 'h' ? "hold"
+                                : two            ? std::string("die") + command
+                                                 : "leave";
         std::string host = command == 'b' && argc > 4 ? argv[4] : argv[1];
-        if (command == 'h') {
+        if (two) {
             host += ":2";
         }
-        const int count =
-            command == 'h' ? 2 : 1 + static_cast<int>(std::count(host.begin(), host.end(), ','));
+        const int count = two ? 2 : 1 + static_cast<int>(std::count(host.begin(), host.end(), ','));
         const int error = spawn(argv[0], host.data(), count, how, argv[2], who, children);
         if (error != MPI_SUCCESS) {
             mark(argv[2], "refused " + std::to_string(error));
+            continue;
+        }
+        if (two) {
+            mark(argv[2], "went on");
+            MPI_Comm_free(&children);
             continue;
         }
         if (me == 0) {

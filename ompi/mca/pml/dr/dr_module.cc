@@ -69,6 +69,17 @@ int enable(bool on) noexcept
     return OMPI_SUCCESS;
 }
 
+/// Has bml/r2 not say that it finds no way to somebody: it announces the end of the job, also when
+/// the other one is merely dead.
+void hush_bml() noexcept
+{
+    const mca_base_var_t *var = nullptr;
+    const int index = mca_base_var_find("ompi", "bml", "r2", "show_unreach_errors");
+    if (index >= 0 && mca_base_var_get(index, &var) == OPAL_SUCCESS) {
+        var->mbv_storage->boolval = false;
+    }
+}
+
 int add_procs(ompi_proc_t **procs, std::size_t count) noexcept
 {
     if (count == 0) {
@@ -82,18 +93,24 @@ int add_procs(ompi_proc_t **procs, std::size_t count) noexcept
     }
     opal_bitmap_t reachable;
     OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
+    hush_bml();
     rc = opal_bitmap_init(&reachable, static_cast<int>(count));
     if (rc == OPAL_SUCCESS) {
         rc = mca_bml.bml_add_procs(count, procs, &reachable);
     }
     OBJ_DESTRUCT(&reachable);
     if (rc == OMPI_ERR_UNREACH) {
-        // bml/r2 says so too, but what it says gets lost on the way from a rank to mpirun.
+        opal_progress(); // which takes note of deaths
         const auto *unreached = std::find_if(procs, procs + count, [](const ompi_proc_t *proc) {
-            return proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_BML] == nullptr;
+            return proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_BML] == nullptr &&
+                   death_error(proc->super.proc_name) == MPI_SUCCESS;
         });
         if (unreached != procs + count) {
             tell_no_path(*unreached);
+        } else {
+            // Who is spawned and dies has no addresses any more. Some of those that spawn it may
+            // have got them before, so all go on, and what is sent there fails.
+            rc = OMPI_SUCCESS;
         }
     }
     if (rc == OMPI_SUCCESS) {

@@ -96,7 +96,9 @@ void on_rank_state(orte_job_t *job, orte_proc_t *rank, orte_proc_state_t state)
     const bool local = ORTE_FLAG_TEST(rank, ORTE_PROC_FLAG_LOCAL);
     switch (state) {
     case ORTE_PROC_STATE_CALLED_ABORT:
-        self.end_job(job, ORTE_JOB_STATE_CALLED_ABORT, rank, rank->exit_code);
+        if (!self.spawn_aborted(*job, *rank)) {
+            self.end_job(job, ORTE_JOB_STATE_CALLED_ABORT, rank, rank->exit_code);
+        }
         break;
     case ORTE_PROC_STATE_FAILED_TO_START:
     case ORTE_PROC_STATE_FAILED_TO_LAUNCH:

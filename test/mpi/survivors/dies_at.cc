@@ -1,0 +1,87 @@
+// Functions that MPI_Init calls, in the program itself, where the dynamic linker looks first.
+#include "test/mpi/survivors/dies_at.hpp"
+
+#include "test/mpi/survivors/mark.hpp"
+
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+
+#include <dlfcn.h>
+
+namespace dies_at {
+
+namespace {
+
+Point armed = Point::none;
+std::string where;
+
+void pass(Point point)
+{
+    if (point == armed) {
+        marks::mark(where.c_str(), "dies");
+        std::raise(SIGKILL);
+    }
+}
+
+/// What would have been called. PMIx's library is not in the global scope.
+template <typename Function>
+Function *next(const char *library, const char *name)
+{
+    void *const handle = library == nullptr ? RTLD_NEXT : dlopen(library, RTLD_NOLOAD | RTLD_LAZY);
+    auto *const found = reinterpret_cast<Function *>(dlsym(handle, name));
+    if (found == nullptr) {
+        std::abort();
+    }
+    return found;
+}
+
+} // namespace
+
+void arm(Point point, const std::string &rank, const char *fifo)
+{
+    const char *const mine = std::getenv("OMPI_COMM_WORLD_RANK");
+    armed = mine != nullptr && rank == mine ? point : Point::none;
+    where = fifo;
+}
+
+} // namespace dies_at
+
+using dies_at::next;
+using dies_at::pass;
+using dies_at::Point;
+
+extern "C" {
+
+int PMIx_Publish(const void *info, std::size_t count)
+{
+    const int rc = next<decltype(PMIx_Publish)>("libpmix.so.2", "PMIx_Publish")(info, count);
+    pass(Point::published);
+    return rc;
+}
+
+int PMIx_Connect(const void *procs, std::size_t count, const void *info, std::size_t infos)
+{
+    pass(Point::connect);
+    const int rc =
+        next<decltype(PMIx_Connect)>("libpmix.so.2", "PMIx_Connect")(procs, count, info, infos);
+    pass(Point::connected);
+    return rc;
+}
+
+int ompi_comm_nextcid(void *made, void *from, void *bridge, const void *leader, const void *port,
+                      bool first, int mode)
+{
+    pass(Point::context_id);
+    return next<decltype(ompi_comm_nextcid)>(nullptr, "ompi_comm_nextcid")(
+        made, from, bridge, leader, port, first, mode);
+}
+
+int ompi_comm_activate(void *made, void *from, void *bridge, const void *leader, const void *port,
+                       bool first, int mode)
+{
+    pass(Point::activate);
+    return next<decltype(ompi_comm_activate)>(nullptr, "ompi_comm_activate")(
+        made, from, bridge, leader, port, first, mode);
+}
+}
