@@ -7,8 +7,22 @@
 
 namespace ft::btl {
 
+/// Makes it a descriptor of `bytes` at its data().
+template <typename Fragment>
+void describe(Fragment &fragment, std::size_t bytes, std::uint32_t flags) noexcept
+{
+    fragment.segments[0].seg_addr.pval = fragment.data();
+    fragment.segments[0].seg_len = bytes;
+    fragment.descriptor.des_segments = fragment.segments;
+    fragment.descriptor.des_segment_count = 1;
+    fragment.descriptor.des_flags = flags;
+    fragment.descriptor.order = MCA_BTL_NO_ORDER;
+    fragment.descriptor.des_cbfunc = nullptr;
+}
+
 /// Fragments of two sizes. `Fragment` has a `descriptor` as its first member, one of `segments`, a
-/// flag `small`, and data() behind its end, where there is room for the bytes. Any thread.
+/// flag `small`, and data() behind its end, where there is room for the bytes; if its bytes may be
+/// elsewhere, too, bytes_behind() says that they are there. Any thread.
 template <typename Fragment>
 class FragmentPools {
   public:
@@ -34,13 +48,10 @@ class FragmentPools {
         }
         auto *fragment = static_cast<Fragment *>(memory);
         fragment->small = small;
-        fragment->segments[0].seg_addr.pval = fragment->data();
-        fragment->segments[0].seg_len = bytes;
-        fragment->descriptor.des_segments = fragment->segments;
-        fragment->descriptor.des_segment_count = 1;
-        fragment->descriptor.des_flags = flags;
-        fragment->descriptor.order = MCA_BTL_NO_ORDER;
-        fragment->descriptor.des_cbfunc = nullptr;
+        if constexpr (requires { fragment->bytes_behind(); }) {
+            fragment->bytes_behind();
+        }
+        describe(*fragment, bytes, flags);
         return fragment;
     }
     void put(Fragment *fragment) noexcept { (fragment->small ? small_ : large_).put(fragment); }

@@ -21,6 +21,7 @@
 #include "opal/ft/datagram/size_search.hpp"
 #include "opal/mca/btl/base/fragments.hpp"
 #include "opal/mca/btl/dgram/transport.hpp"
+#include "opal/mca/btl/dgram/trays.hpp"
 #include "opal/mca/lock.hpp"
 
 extern "C" {
@@ -44,16 +45,6 @@ struct Settings {
     std::uint32_t latency = 0;
     bool offload = true;
     bool stats = false;
-};
-
-/// A fragment of the PML's with room for the header in front of it.
-struct Fragment {
-    mca_btl_base_descriptor_t descriptor;
-    mca_btl_base_segment_t segments[1];
-    std::uint8_t tag;
-    bool small; ///< which pool it came from
-    alignas(8) std::byte front[whole_bytes];
-    [[nodiscard]] std::byte *data() noexcept { return reinterpret_cast<std::byte *>(this + 1); }
 };
 
 class Module;
@@ -107,9 +98,17 @@ class Module final : public mca_btl_base_module_t, private Sink {
 
     Fragment *allocate(std::size_t bytes, std::uint32_t flags) noexcept
     {
-        return fragments_.get(bytes, flags);
+        Fragment *fragment = trays_.get(bytes, flags);
+        return fragment != nullptr ? fragment : fragments_.get(bytes, flags);
     }
-    void give_back(Fragment *fragment) noexcept { fragments_.put(fragment); }
+    void give_back(Fragment *fragment) noexcept
+    {
+        if (fragment->tray != Fragment::no_tray) {
+            trays_.put(fragment);
+        } else {
+            fragments_.put(fragment);
+        }
+    }
     int send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag) noexcept;
     int send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void *header,
                  std::size_t header_bytes, std::size_t payload_bytes,
@@ -149,6 +148,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     std::vector<Endpoint *> unflushed_;
     std::vector<Endpoint *> used_;   ///< since the sizes were last looked at
     std::vector<Endpoint *> failed_; ///< to be told to the PML
+    Trays trays_; ///< of those that fill a datagram, where many go out in one piece
     btl::FragmentPools<Fragment> fragments_;
     std::vector<std::byte> probe_;
     base::Time next_search_;

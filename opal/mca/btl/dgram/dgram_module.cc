@@ -43,6 +43,9 @@ Module::Module(Interface network, std::unique_ptr<Transport> transport, const Se
                 mca::btl_flag_unreliable;
     btl::set_entry_points(*this);
     fragments_.set_up(largest);
+    if (transport_->in_one_piece() > 1) {
+        trays_.set_up(batch_, largest);
+    }
     probe_.resize(transport_->largest());
 }
 
@@ -122,7 +125,7 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
         Header header = header_for(endpoint, Kind::whole);
         header.tag = tag;
         kept->tag = tag;
-        write_header(header, {kept->front, whole_bytes});
+        write_header(header, {kept->wire, whole_bytes});
         ++counters_.fragments_sent;
         if (endpoint.waiting.empty()) {
             unflushed_.push_back(&endpoint);
@@ -236,7 +239,7 @@ SendResult Module::send_run(Endpoint &endpoint, std::span<Fragment *const> run,
             break;
         }
         datagrams[count] = Outgoing{};
-        datagrams[count++].pieces[0] = {fragment.front, bytes};
+        datagrams[count++].pieces[0] = {fragment.wire, bytes};
     }
     if (count == 0) {
         const SendResult result = send_in_parts(endpoint, *run.front());

@@ -122,6 +122,11 @@ bool transient(int error) noexcept
     }
 }
 
+const void *end_of(const iovec &piece) noexcept
+{
+    return static_cast<const std::byte *>(piece.iov_base) + piece.iov_len;
+}
+
 class UdpChannel final : public Channel {
   public:
     UdpChannel(TransportCounters &counters, bool offload) noexcept
@@ -248,9 +253,12 @@ class UdpChannel final : public Channel {
             msghdr &header = messages_[message].msg_hdr;
             header = msghdr{};
             header.msg_iov = &pieces_[pieces];
+            const std::size_t own = pieces;
             do {
                 for (const iovec &piece : datagrams[next].pieces) {
-                    if (piece.iov_len != 0) {
+                    if (pieces != own && end_of(pieces_[pieces - 1]) == piece.iov_base) {
+                        pieces_[pieces - 1].iov_len += piece.iov_len; // one stretch of memory
+                    } else if (piece.iov_len != 0) {
                         pieces_[pieces++] = piece;
                     }
                 }
