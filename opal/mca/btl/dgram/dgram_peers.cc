@@ -27,7 +27,8 @@ bool used_by_dr() noexcept
     return does;
 }
 
-/// Says once that a peer's datagrams are of another kind than all of ours. The lower rank speaks.
+/// Says once that a peer's datagrams are of another kind than all of ours. Both say so, for who is
+/// first to find no way to the other ends the job.
 void tell_other_provider(const opal_proc_t *process, const Published &peer) noexcept
 {
     static bool told = false;
@@ -35,7 +36,7 @@ void tell_other_provider(const opal_proc_t *process, const Published &peer) noex
     const bool alike =
         std::any_of(peer.places.begin(), peer.places.end(),
                     [&](const Published::Place &place) { return place.provider == mine; });
-    if (told || alike || peer.places.empty() || OPAL_PROC_MY_NAME.vpid > process->proc_name.vpid) {
+    if (told || alike || peer.places.empty()) {
         return;
     }
     told = true;
