@@ -156,6 +156,8 @@ class Module final : public mca_btl_base_module_t, private Sink {
     // The receiver's own.
     mca::Turn receiving_;
     Reassembly reassembly_;
+    mca_btl_base_segment_t incoming_segment_{};
+    mca_btl_base_descriptor_t incoming_{}; ///< its other fields are cleared once
     unsigned idle_passes_ = 0;
 };
 

@@ -410,13 +410,11 @@ void Module::deliver(mca_btl_base_tag_t tag, std::span<const std::byte> fragment
         return;
     }
     ++counters_.delivered;
-    mca_btl_base_segment_t segment{};
-    segment.seg_addr.pval = const_cast<std::byte *>(fragment.data());
-    segment.seg_len = fragment.size();
-    mca_btl_base_descriptor_t descriptor{};
-    descriptor.des_segments = &segment;
-    descriptor.des_segment_count = 1;
-    receiver.cbfunc(this, tag, &descriptor, receiver.cbdata);
+    incoming_segment_.seg_addr.pval = const_cast<std::byte *>(fragment.data());
+    incoming_segment_.seg_len = fragment.size();
+    incoming_.des_segments = &incoming_segment_;
+    incoming_.des_segment_count = 1;
+    receiver.cbfunc(this, tag, &incoming_, receiver.cbdata);
 }
 
 void Module::answer(const Header &probe, std::size_t bytes) noexcept

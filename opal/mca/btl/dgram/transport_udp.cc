@@ -21,6 +21,7 @@ constexpr std::size_t most_messages = 16; ///< in one sendmmsg
 constexpr std::size_t received_at_once = 8;
 constexpr int rounds_at_once = 4;
 constexpr std::size_t room_bytes = 65536;
+constexpr std::size_t cache_line = 64;
 
 /// Where a socket is or leads: an address of IP and a port. Published as 16 and 2 bytes.
 struct Place {
@@ -458,6 +459,11 @@ class UdpTransport final : public Transport {
         std::size_t at = 0;
         do { // an empty datagram is one, too
             const std::size_t length = std::min(segment, bytes - at);
+            if (const std::size_t next = at + length; next + cache_line < bytes) {
+                // All that is done with a datagram waits for its headers.
+                __builtin_prefetch(data + next);
+                __builtin_prefetch(data + next + cache_line);
+            }
             sink.take({data + at, length});
             ++datagrams;
             at += length;
