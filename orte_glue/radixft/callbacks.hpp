@@ -35,8 +35,6 @@ struct Callbacks {
     static int signalled(const orte_process_name_t *rank, std::int32_t number) noexcept;
     /// In place of the runtime's function that ends ranks.
     static int ended(opal_pointer_array_t *ranks) noexcept;
-    /// In place of the function by which the PMIx server forgets a job.
-    static void job_over(opal_jobid_t jobid, opal_pmix_op_cbfunc_t done, void *data) noexcept;
     /// At mpirun, in place of the runtime's function for the moment at which all daemons have
     /// called.
     static void vm_ready(int fd, short flags, void *data) noexcept;

@@ -95,6 +95,9 @@ class Daemon {
     /// A rank of this daemon died without having finalized.
     void rank_died(const orte_proc_t &rank, Cause cause) noexcept;
 
+    /// Whether a rank of this job is known to have died.
+    bool bereaved(std::uint32_t jobid) const { return bereaved_.contains(jobid); }
+
     /// From grpcomm.
     int allgather(orte_grpcomm_coll_t *coll, opal_buffer_t *data) noexcept;
 

@@ -11,7 +11,6 @@ namespace {
 
 orte_odls_base_module_signal_local_process_fn_t signal_ranks = nullptr;
 orte_odls_base_module_kill_local_processes_fn_t end_ranks = nullptr;
-opal_pmix_base_module_server_deregister_nspace_fn_t forget_job = nullptr;
 
 /// How long what a dead rank has in shared memory is let be. Others of its node that have not heard
 /// of its death may be about to open it, and would find no way to a rank that seems to live.
@@ -111,17 +110,6 @@ int Callbacks::ended(opal_pointer_array_t *ranks) noexcept
         return end_ranks(ranks);
     }
     return ORTE_SUCCESS;
-}
-
-/// Those who spawned a job may ask for its addresses when it has died already. The PMIx server lets
-/// them wait for ever when it has forgotten the job: what it knows of it is kept until the end.
-void Callbacks::job_over(opal_jobid_t jobid, opal_pmix_op_cbfunc_t done, void *data) noexcept
-{
-    if (!Daemon::get().bereaved_.contains(jobid)) {
-        forget_job(jobid, done, data);
-    } else if (done != nullptr) {
-        done(OPAL_SUCCESS, data);
-    }
 }
 
 /// A variable in the environment of this daemon's ranks.
@@ -246,7 +234,6 @@ void Daemon::watch_ranks(base::Time now)
     if (signal_ranks == nullptr && orte_odls.signal_local_procs != nullptr) {
         signal_ranks = std::exchange(orte_odls.signal_local_procs, Callbacks::signalled);
         end_ranks = std::exchange(orte_odls.kill_local_procs, Callbacks::ended);
-        forget_job = std::exchange(opal_pmix.server_deregister_nspace, Callbacks::job_over);
     }
     if (!watch_ || over_ || orte_orteds_term_ordered) {
         return;

@@ -1,12 +1,17 @@
-// The PMIx server of mpirun and of a daemon, and clients that break off.
+// The PMIx server of mpirun and of a daemon, and clients that leave or break off.
 //
-// Two things of the server library are mended here, by going between the runtime and its table of
-// PMIx calls. Both are about PMIx 4.2.2, which Debian 12 has, and do no harm with another.
+// Three things of the server library are mended here, by going between the runtime and its table of
+// PMIx calls. All are about PMIx 4.2.2, which Debian 12 has, and do no harm with another.
 //
 // The runtime takes ranks that have died off the server's list. The server does so itself when it
 // sees their connection closed, and only then counts them out of the fences to come; the runtime,
 // which hears of the death at about the same time, would get in before, and the next fence under
 // this daemon would wait for the dead for ever.
+//
+// A rank that has ended well is taken off the list too, and its connection closed, but without
+// telling libevent, if the server has not seen by then that the other end is closed. The next rank
+// that connects gets the same number, libevent takes it for one that it watches, and that rank
+// waits in PMIx_Init for ever. So a rank is taken off when the server has had time to see it.
 //
 // A client that dies while the server answers its call for a connection is released once too often
 // (ptl_base_connection_hdlr.c: the rank's entry, and the peer that holds it), and what takes the
@@ -15,6 +20,7 @@
 // taken down any more: the server's thread is stopped, the rest ends with the process.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
+#include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/daemon.hpp"
 
 #include <chrono>
@@ -31,6 +37,8 @@ namespace {
 
 /// How long the server's thread has to come to a stop. It may stand before such a mutex itself.
 constexpr std::chrono::seconds patience{2};
+/// After which a rank that has ended is taken off the server's list. Nobody waits for that.
+constexpr base::Duration deregister_after = base::Duration::from_ms(1000);
 
 opal_pmix_base_module_server_deregister_client_fn_t deregister_client = nullptr;
 opal_pmix_base_module_server_deregister_nspace_fn_t deregister_nspace = nullptr;
@@ -53,12 +61,19 @@ void deregister_if_finalized(const opal_process_name_t *name, opal_pmix_op_cbfun
         answer(done, data);
         return;
     }
-    deregister_client(name, done, data);
+    Callbacks::after(deregister_after, [who = *name] {
+        if (!orte_finalizing) {
+            deregister_client(&who, nullptr, nullptr);
+        }
+    });
+    answer(done, data);
 }
 
+/// Those who spawned a job may also ask for its addresses when it has died already. The server lets
+/// them wait for ever when it has forgotten the job, so what it knows of it is kept.
 void deregister_nspace_if_whole(opal_jobid_t jobid, opal_pmix_op_cbfunc_t done, void *data) noexcept
 {
-    if (broken_off) {
+    if (broken_off || Daemon::get().bereaved(jobid)) {
         answer(done, data);
         return;
     }
