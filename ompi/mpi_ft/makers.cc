@@ -106,6 +106,18 @@ int all_are_well(Record &record, bool well)
                                            : MPI_ERR_INTERN;
 }
 
+/// Open MPI does not give back the context ids that it had in hand when an error came: they would
+/// still name the communicator when MPI_Finalize frees all. Our own makers leave no such entries.
+void release_ids(ompi_communicator_t *comm)
+{
+    for (int id = 0; id < opal_pointer_array_get_size(&ompi_mpi_communicators); ++id) {
+        if (opal_pointer_array_get_item(&ompi_mpi_communicators, id) == comm &&
+            static_cast<std::uint32_t>(id) != comm->c_contextid) {
+            opal_pointer_array_set_item(&ompi_mpi_communicators, id, nullptr);
+        }
+    }
+}
+
 /// For the calls that join processes of another job, which Open MPI makes together with the
 /// runtime: all agree before that all live, and afterwards that all have the new communicator.
 /// Where some have it and some have not, those who have it revoke it, for the sake of the other
@@ -124,6 +136,10 @@ int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_
             return before;
         }
         const int its = stock();
+        if (its != MPI_SUCCESS) {
+            const Lock lock;
+            release_ids(comm);
+        }
         const int all = all_are_well(record, its == MPI_SUCCESS);
         if (all == MPI_SUCCESS) {
             return MPI_SUCCESS;
