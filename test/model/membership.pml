@@ -11,6 +11,9 @@
  * The tree is left out: it only carries these messages. Messages are steps: the vote of each member is taken at a moment of
  * its own, in any order, or never; a commit likewise.
  *
+ * Objections: a member that is asked for its vote and hears somebody whom the attempt leaves out may refuse; the coordinator
+ * takes the attempt and its belief back. OBJECTIONS in all: the protocol has one for each accusation.
+ *
  * Proven deaths: a death becomes known as proven to any survivor at any later time. It is clean for a witness that is in
  * the attempt if the dead node voted for no attempt without the witness: what the lease (fence) of the heartbeats guarantees.
  *
@@ -26,6 +29,9 @@
 #endif
 #ifndef SUSPICIONS
 #define SUSPICIONS 1
+#endif
+#ifndef OBJECTIONS
+#define OBJECTIONS 1
 #endif
 #ifndef ATTEMPTS
 #define ATTEMPTS 3
@@ -59,6 +65,7 @@ byte voted[N];                 /* per node: set of attempts voted for */
 byte dead = 0;
 byte deaths = 0;
 byte suspicions = 0;
+byte objections = 0;
 byte last = 0;                 /* highest number in use */
 byte against[N];               /* per node: everybody whom one of its votes left out */
 
@@ -226,6 +233,15 @@ end:
         if
         :: j != 0 && j > node[i].seen && attempt[j].open && IN(attempt[j].members, i) &&
            attempt[j].base >= node[i].epoch && !IN(attempt[j].votes, i) ->
+            set = node[i].view & node[attempt[j].owner].believes & ~attempt[j].members & ~dead;
+            if
+            /* It hears who is to go, and says so instead: as if never asked, and the coordinator begins anew. */
+            :: set != 0 && objections < OBJECTIONS && !IN(dead, attempt[j].owner) ->
+                objections++;
+                attempt[j].open = false;
+                attempt[j].reported = 0;
+                node[attempt[j].owner].believes = node[attempt[j].owner].believes & ~set
+            :: true ->
             /* The proposal names the view that it changes: that one was committed. */
             if
             :: attempt[j].base > node[i].epoch -> w = attempt[j].base; install_w()
@@ -249,9 +265,10 @@ end:
             voted[i] = voted[i] | BIT(j);
 #endif
             against[i] = against[i] | (ALL & ~attempt[j].members)
+            fi
         :: else
         fi;
-        i = 0; j = 0; k = 0; w = 0 }
+        i = 0; j = 0; k = 0; w = 0; set = 0 }
 
     /* The coordinator has all votes: it commits if the attempt is a quorum of all it must be one of. */
     :: atomic {

@@ -114,6 +114,22 @@ void Heartbeat::on_life(Time now, Peer from)
     }
 }
 
+void Heartbeat::on_heard(Time now, Peer from)
+{
+    if (Watched *w = find(from)) {
+        w->suspicion.on_life(now);
+        w->suspected = false;
+        w->has_spoken = true;
+        w->spoke = now;
+    }
+}
+
+bool Heartbeat::heard_after(Time since, Peer peer) const
+{
+    const Watched *w = find(peer);
+    return w != nullptr && w->has_spoken && w->spoke > since;
+}
+
 void Heartbeat::on_time(Time now, Output &out)
 {
     if (watched_.empty() || now < next_) {

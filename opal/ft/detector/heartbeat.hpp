@@ -63,8 +63,10 @@ class Heartbeat {
     void watch(base::Time now, std::span<const Peer> peers);
 
     void on_heartbeat(base::Time now, Peer from, std::uint64_t beat, std::uint64_t echo);
-    /// Any other message from `from` shows that it lives.
+    /// Somebody else says that `from` lives.
     void on_life(base::Time now, Peer from);
+    /// A message of any kind came from `from` itself.
+    void on_heard(base::Time now, Peer from);
     /// Appends to `out`.
     void on_time(base::Time now, Output &out);
     /// This node did not run, or its clock stepped forward, by `late` (already part of `now`): what
@@ -83,6 +85,8 @@ class Heartbeat {
     base::Time hold_until(std::uint32_t peer) const;
 
     const HeartbeatConfig &config() const { return config_; }
+    /// Whether a message came from the watched `peer` itself after `since`.
+    bool heard_after(base::Time since, Peer peer) const;
     /// The timeout in force for a peer, for statistics; zero when it is not watched.
     base::Duration timeout(std::uint32_t peer) const;
 
@@ -93,7 +97,9 @@ class Heartbeat {
         base::Time leased; // when the last heartbeat that it echoed was sent
         bool has_lease = false;
         bool suspected = false;
-        std::uint64_t received = 0; // its last heartbeat
+        bool has_spoken = false;
+        base::Time spoke = base::Time::zero(); // last, itself
+        std::uint64_t received = 0;            // its last heartbeat
     };
     struct Promise {
         std::uint32_t to;

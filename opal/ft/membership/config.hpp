@@ -26,6 +26,7 @@ enum class Mutation : std::uint8_t {
     believe_nothing,  ///< never believe a silent node dead
     chatter,          ///< send every vote to the whole view
     trust_clock,      ///< take every step of the clock for time that has passed
+    no_objection,     ///< vote for whatever is proposed, also against who is heard
 };
 
 struct Config {

@@ -38,8 +38,8 @@ constexpr std::array<const char *, type_count> names{
 };
 
 constexpr std::array<const char *, status_count> status_names{
-    "",        "received", "alive",  "no quorum",  "not root",
-    "pending", "welcome",  "denied", "low number", "old base",
+    "",        "received", "alive",      "no quorum", "not root", "pending",
+    "welcome", "denied",   "low number", "old base",  "heard",
 };
 
 bool same(const ViewPtr &a, const ViewPtr &b)

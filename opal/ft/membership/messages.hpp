@@ -71,8 +71,9 @@ enum class Status : std::uint8_t {
     denied,     ///< JOIN_DET_ACK: not with this id: a live member has it, or it is out of range
     low_number, ///< REFUSED: I have seen attempt `number`
     old_base,   ///< REFUSED: `view` is a later view than your base
+    heard,      ///< REFUSED: `accused` have spoken to me since you began to doubt them
 };
-inline constexpr unsigned status_count = static_cast<unsigned>(Status::old_base) + 1;
+inline constexpr unsigned status_count = static_cast<unsigned>(Status::heard) + 1;
 
 /// An attempted next view.
 struct Proposal {
@@ -105,11 +106,12 @@ struct Message {
     NodeId coordinator = no_node;
     NodeId hint = no_node;
     std::uint64_t beat = 0; ///< HEARTBEAT: its number; HOW_ARE_YOU, I_AM_WELL: the question's;
-                            ///< REFUSED: the attempt's
+                            ///< REFUSED: the attempt's; proposals: for how many us those whom it
+                            ///< evicts have been doubted at least, 0: nobody may object
     std::uint64_t echo = 0; ///< HEARTBEAT: the receiver's last heartbeat that the sender has
 
     std::shared_ptr<const Proposal> proposal;
-    std::vector<Removed> accused; ///< NODE_FAILURE, ROOT_FAILURE, MINORITY
+    std::vector<Removed> accused; ///< NODE_FAILURE, ROOT_FAILURE, MINORITY, REFUSED
     std::shared_ptr<const std::vector<Ambiguous>> ambiguous; ///< votes; null when there are none
     ViewPtr view;                                            ///< VIEW_STATE, JOIN_DET_ACK, REFUSED
 };

@@ -243,7 +243,8 @@ bool has_what_it_needs(const Message &m)
     case Type::join_det_ack:
         return m.status != Status::pending || m.view != nullptr;
     case Type::refused:
-        return m.status != Status::old_base || m.view != nullptr;
+        return (m.status != Status::old_base || m.view != nullptr) &&
+               (m.status != Status::heard || !m.accused.empty());
     default:
         return true;
     }

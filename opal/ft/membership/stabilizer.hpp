@@ -141,8 +141,9 @@ class Stabilizer {
         std::vector<Child> children;
         std::vector<Ambiguous> ambiguous; // from the subtree
         bool voted = false;
-        base::Time hold;  // not to vote before
-        base::Time watch; // ask the coordinator then
+        std::uint64_t doubted_us = 0; // whom it evicts: may be objected to if heard since
+        base::Time hold;              // not to vote before
+        base::Time watch;             // ask the coordinator then
 
         Epoch number() const { return proposal->number; }
         NodeId coordinator() const { return proposal->coordinator; }
@@ -158,10 +159,11 @@ class Stabilizer {
         Grade grade = Grade::suspected;
         NodeId witness = no_node;
         bool believed = false;
-        bool link = false;     // lives, but must go: see link failures
-        unsigned respites = 0; // how often a pause of our own gave it more time
-        base::Time next;       // probing: the next step; believed without proof: the next question
-        base::Time believe_at; // probing: when silence is belief
+        bool link = false;      // lives, but must go: see link failures
+        bool contested = false; // a voter heard it, so that it was probed once more
+        unsigned respites = 0;  // how often a pause of our own gave it more time
+        base::Time next;        // probing: the next step; believed without proof: the next question
+        base::Time believe_at;  // probing: when silence is belief
         base::Time report_at = base::Time::never();
         base::Time since;
         std::vector<NodeId> reporters;
@@ -228,6 +230,9 @@ class Stabilizer {
     void suspend(base::Time now, Output &out);
     void resume(base::Time now, Output &out);
     void count_refutation(base::Time now, NodeId accused, NodeId accuser, Output &out);
+    base::Duration doubted_for(base::Time now, const Change &change) const;
+    std::vector<Removed> wronged(base::Time now, const Message &m) const;
+    void on_objection(base::Time now, const Message &m, Output &out);
 
     // stabilizer_change.cc: attempts, votes, commits
     void maybe_start(base::Time now, Output &out);
@@ -285,6 +290,10 @@ class Stabilizer {
     std::vector<Suspect> suspects_; // sorted by id
     std::vector<Refutation> refutations_;
     base::Time minority_deadline_ = base::Time::never();
+    /// For each view: a second one, since the first may be lost; then the vote, since the
+    /// coordinator may hear neither, and nothing may be held up for ever.
+    static constexpr unsigned most_objections = 2;
+    unsigned objections_ = 0;
     std::uint64_t questions_ = 0;   // HOW_ARE_YOU asked
     unsigned candidates_tried_ = 0; // roots given up on since the last view
 

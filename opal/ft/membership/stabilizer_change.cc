@@ -208,6 +208,7 @@ void Stabilizer::start_attempt(Time now, Output &out)
     proposal->change = std::move(change);
     attempt_ = std::make_unique<Attempt>();
     attempt_->type = proposal_type(*view_, proposal->change);
+    attempt_->doubted_us = static_cast<std::uint64_t>(doubted_for(now, proposal->change).us());
     attempt_->change = std::shared_ptr<const Change>(proposal, &proposal->change);
     attempt_->proposal = std::move(proposal);
     attempt_->target = std::move(target);
@@ -244,6 +245,7 @@ void Stabilizer::pass_on(Time now, Output &out)
         m.number = a.number();
         m.coordinator = a.coordinator();
         m.proposal = a.proposal;
+        m.beat = a.doubted_us;
         ask(now, Purpose::proposal, std::move(m), out);
     }
 }
@@ -315,6 +317,16 @@ void Stabilizer::on_proposal(Time now, const Message &m, Output &out)
         ++counters_.unexpected;
         return;
     }
+    if (std::vector<Removed> heard = wronged(now, m); !heard.empty()) {
+        ++objections_;
+        Message no = make(Type::refused, p.coordinator);
+        no.number = p.number;
+        no.beat = p.number;
+        no.status = Status::heard;
+        no.accused = std::move(heard);
+        send(now, std::move(no), out);
+        return; // as if never asked
+    }
     max_number_ = p.number;
     abort_attempt();
     // A coordinator makes one attempt at a time, and commits are its own: a new one takes back the
@@ -329,6 +341,7 @@ void Stabilizer::on_proposal(Time now, const Message &m, Output &out)
     attempt_->change = std::shared_ptr<const Change>(m.proposal, &m.proposal->change);
     attempt_->target = std::move(target);
     attempt_->type = m.type;
+    attempt_->doubted_us = m.beat;
     attempt_->parent = m.from;
     pass_on(now, out);
     try_vote(now, out);
@@ -446,6 +459,8 @@ void Stabilizer::on_refused(Time now, const Message &m, Output &out)
 {
     if (m.status == Status::low_number) {
         max_number_ = std::max(max_number_, m.number);
+    } else if (m.status == Status::heard) {
+        on_objection(now, m, out);
     } else if (m.view) {
         adopt(now, m.view, out);
     }
@@ -555,6 +570,7 @@ void Stabilizer::install(Time now, const ViewPtr &view, std::shared_ptr<const Ch
     shunned_.clear();
     refutations_.clear();
     candidates_tried_ = 0;
+    objections_ = 0;
     std::erase_if(accounted_, [&](NodeId id) {
         return !std::binary_search(view_->exiles().begin(), view_->exiles().end(), id);
     });

@@ -7,6 +7,7 @@
 
 namespace ft::membership {
 
+using base::Duration;
 using base::Time;
 
 Stabilizer::Suspect *Stabilizer::find_suspect(NodeId id)
@@ -140,7 +141,7 @@ void Stabilizer::believe(Time now, NodeId id, Output &out)
 
 void Stabilizer::on_sign_of_life(Time now, const Identity &who, Output &out)
 {
-    heartbeat_.on_life(now, {who.id, who.incarnation});
+    heartbeat_.on_heard(now, {who.id, who.incarnation});
     const Suspect *s = find_suspect(who.id);
     if (s != nullptr && s->grade == Grade::suspected && !s->link && s->who == who) {
         clear_suspect(now, who.id, out);
@@ -158,7 +159,7 @@ void Stabilizer::clear_suspect(Time now, NodeId id, Output &out)
         m.hint = id;
         send(now, std::move(m), out);
     }
-    if (was.believed || !was.reporters.empty()) {
+    if (was.believed || was.contested || !was.reporters.empty()) {
         out.events.push_back(
             {Event::Kind::refuted, view_, nullptr, was.who, was.grade, now - was.since});
     }
@@ -180,6 +181,66 @@ void Stabilizer::clear_suspect(Time now, NodeId id, Output &out)
     }
     if (was.believed) {
         maybe_start(now, out);
+    }
+}
+
+/// How long everybody has been in doubt whom `change` evicts without proof; zero if nobody may
+/// object: the death of one was contested before, or is no matter of hearing (a bad link, another's
+/// attempt).
+Duration Stabilizer::doubted_for(Time now, const Change &change) const
+{
+    Duration shortest = Duration::from_s(3600);
+    for (const Removed &r : change.removed) {
+        if (r.grade != Grade::suspected) {
+            continue;
+        }
+        const Suspect *s = find_suspect(r.id);
+        if (s == nullptr || s->link || s->contested) {
+            return Duration::zero();
+        }
+        shortest = std::min(shortest, now - s->since);
+    }
+    return shortest;
+}
+
+/// Whom the proposal in `m` would evict although this node has heard them since they were doubted.
+/// A message's way makes that look shorter than it is, so that nothing from before counts.
+std::vector<Removed> Stabilizer::wronged(Time now, const Message &m) const
+{
+    std::vector<Removed> list;
+    if (!view_ || objections_ == most_objections || config_.mutation == Mutation::no_objection) {
+        return list;
+    }
+    const std::uint64_t us = std::min<std::uint64_t>(m.beat, 3'600'000'000U);
+    const Time since = now - Duration::from_us(static_cast<std::int64_t>(us));
+    for (const Removed &r : m.proposal->change.removed) {
+        if (r.grade == Grade::suspected && find_suspect(r.id) == nullptr &&
+            heartbeat_.heard_after(since, {r.id, r.incarnation})) {
+            list.push_back(r);
+        }
+    }
+    return list;
+}
+
+/// A voter hears whom this coordinator gave up: each is probed once more, and no more than once.
+void Stabilizer::on_objection(Time now, const Message &m, Output &out)
+{
+    bool again = false;
+    for (const Removed &a : m.accused) {
+        Suspect *s = find_suspect(a.id);
+        if (s != nullptr && s->who == Identity{a.id, a.incarnation} && s->believed &&
+            s->grade == Grade::suspected && !s->link && !s->contested) {
+            s->contested = true;
+            s->believed = false;
+            s->respites = 0;
+            s->report_at = Time::never();
+            s->next = now;
+            s->believe_at = now + config_.probe_timeout;
+            again = true;
+        }
+    }
+    if (again) {
+        service_suspects(now, out);
     }
 }
 

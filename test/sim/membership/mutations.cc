@@ -27,6 +27,7 @@ constexpr Case cases[] = {
     {sim::Mutation::believe_nothing, "with silent deaths not believed", "not settled"},
     {sim::Mutation::trust_clock, "with the clock trusted", "accuracy"},
     {sim::Mutation::no_probe, "with accusations not probed", "accuracy"},
+    {sim::Mutation::no_objection, "with no objections", "accuracy"},
 };
 
 } // namespace

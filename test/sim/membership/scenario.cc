@@ -12,7 +12,7 @@ constexpr std::array<const char *, family_count> names{
     "one death",          "root deaths",        "subtree death", "k of n",
     "death at a message", "false suspicion",    "partition",     "one-way partition",
     "bad weather",        "joins and restarts", "many faults",   "votes of the dead",
-    "changing sides",     "one bad link",       "clock steps",
+    "changing sides",     "one bad link",       "clock steps",   "heard by others",
 };
 
 class Run {
@@ -26,6 +26,10 @@ class Run {
         world_.verbose = verbose;
         world_.through_bytes = seed % 16 == 0;
         world_.on_event = [this](NodeId, const Event &e) {
+            if (e.kind == Event::Kind::believed && heal_after_ != Duration::zero()) {
+                world_.at(world_.now() + heal_after_, [this] { world_.heal(); });
+                heal_after_ = Duration::zero();
+            }
             if (e.kind == Event::Kind::evicted && gentle_) {
                 world_.violation("accuracy: a live node was evicted without stop, cut or storm");
             }
@@ -75,6 +79,7 @@ class Run {
     void plan_changing_sides();
     void plan_bad_link();
     void plan_clock_steps();
+    void plan_heard_by_others();
     std::set<NodeId> any_side();
 
     Rng rng_;
@@ -84,6 +89,7 @@ class Run {
     bool gentle_ = false;   // nothing in it that could make a live node look dead
     bool stopping_ = false; // who is to die is stopped instead
     unsigned struck_ = 0;
+    Duration heal_after_; // the network heals so long after the first belief
     Duration storm_ = Duration::from_ms(1500);
     World world_;
 };
@@ -103,10 +109,11 @@ Config Run::configure(Mutation mutation)
 Position Run::pick_size()
 {
     const std::uint64_t dice = rng_.below(100);
-    n_ = static_cast<Position>(dice < 60   ? rng_.between(2, 6)
-                               : dice < 85 ? rng_.between(4, 12)
-                               : dice < 96 ? rng_.between(8, 28)
-                                           : rng_.between(24, 64));
+    n_ = static_cast<Position>(family_ == 15 ? rng_.between(3, 28)
+                               : dice < 60   ? rng_.between(2, 6)
+                               : dice < 85   ? rng_.between(4, 12)
+                               : dice < 96   ? rng_.between(8, 28)
+                                             : rng_.between(24, 64));
     return n_;
 }
 
@@ -338,6 +345,30 @@ void Run::plan_clock_steps()
     }
 }
 
+/// The root and a child of it, which has children, do not hear each other, or one does not hear the
+/// other, until some time after somebody has given up: who hears the accused objects, so that it is
+/// asked again and the leases hold the votes back anew, its answer comes, and nobody is evicted. Or
+/// it lasts, and one of the two is.
+void Run::plan_heard_by_others()
+{
+    const NodeId child = 1;
+    const Time t = soon(400'000);
+    const std::uint64_t ways = rng_.between(1, 3);
+    world_.at(t, [this, ways] {
+        ++struck_;
+        if ((ways & 1U) != 0) {
+            world_.cut(child, 0);
+        }
+        if ((ways & 2U) != 0) {
+            world_.cut(0, child);
+        }
+    });
+    if (n_ > config_.arity + 1 && rng_.below(4) != 0) {
+        gentle_ = true;
+        heal_after_ = Duration::from_us(static_cast<std::int64_t>(rng_.between(1, 400'000)));
+    }
+}
+
 void Run::plan()
 {
     if (family_ < 4 && rng_.below(4) == 0) {
@@ -475,6 +506,9 @@ void Run::plan()
         break;
     case 14:
         plan_clock_steps();
+        break;
+    case 15:
+        plan_heard_by_others();
         break;
     default:
         break;

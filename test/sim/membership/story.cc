@@ -6,7 +6,7 @@
 //
 // A script's lines "> command" say what is done; all others are what the engine then says.
 //   > nodes N arity A | > at MS | > kill ID | > cut-power ID | > start ID | > leave ID | > stop ID
-//   | > resume ID | > until MS
+//   | > resume ID | > cut FROM TO | > heal 0 | > until MS
 
 #include "test/sim/membership/world.hpp"
 
@@ -73,6 +73,12 @@ std::string what_happens(const std::vector<std::string> &commands)
             world->stop(id);
         } else if (verb == "resume") {
             world->resume(id);
+        } else if (verb == "cut") {
+            sim::NodeId to = 0;
+            in >> to;
+            world->cut(id, to);
+        } else if (verb == "heal") {
+            world->heal();
         } else {
             told += "unknown command\n";
         }
