@@ -1,6 +1,6 @@
 /* Who has sent leaves MPI at once and comes back only when the receiver says, by other means, that
  * it has the message: a sender that computes. And the other way: a receiver that computes until a
- * buffered send is over, or the send of what it has received.
+ * buffered or a short send is over, or the send of what it has received.
  *
  * usage: computing [meetings [cases [messages]]]
  * Without an argument the message is the first contact of the two. With one, they have met that
@@ -113,9 +113,11 @@ void computing_sender()
 }
 
 constexpr std::array<int, 6> buffered_sizes{8, 500, 1500, 4000, 40000, 300000};
+/* What is eager over all BTLs. */
+constexpr std::array<int, 6> short_sizes{0, 8, 500, 1500, 2048, 3900};
 
-/* A buffered send is over while its receiver is away and comes back only when told so. */
-void computing_receiver()
+/* Such a send is over while its receiver is away and comes back only when told so. */
+void computing_receiver(std::span<const int> sizes, decltype(&MPI_Send) send)
 {
     const int other = world().rank ^ 1;
     if (other >= world().size) {
@@ -124,25 +126,35 @@ void computing_receiver()
     meet(other);
     if (world().rank % 2 == 0) {
         send_and_compute(other);
-        for (const int size : buffered_sizes) {
+        for (const int size : sizes) {
             std::vector<unsigned char> in(static_cast<std::size_t>(size));
             MPI_Recv(in.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             cases::expect(in, static_cast<std::uint64_t>(size), "wrong byte");
         }
         return;
     }
-    std::vector<unsigned char> buffer(1 << 20);
-    MPI_Buffer_attach(buffer.data(), static_cast<int>(buffer.size()));
     const auto path = receive_path(other);
-    for (const int size : buffered_sizes) {
+    for (const int size : sizes) {
         const auto out =
             cases::pattern(static_cast<std::size_t>(size), static_cast<std::uint64_t>(size));
-        MPI_Bsend(out.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD);
+        send(out.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD);
     }
     tell(path);
+}
+
+void buffered()
+{
+    std::vector<unsigned char> buffer(1 << 20);
+    MPI_Buffer_attach(buffer.data(), static_cast<int>(buffer.size()));
+    computing_receiver(buffered_sizes, MPI_Bsend);
     void *address = nullptr;
     int size = 0;
     MPI_Buffer_detach(&address, &size);
+}
+
+void eager()
+{
+    computing_receiver(short_sizes, MPI_Send);
 }
 
 constexpr std::array<int, 8> awaited_sizes{8, 1500, 4000, 10000, 100000, 300000, 1 << 20, 4 << 20};
@@ -177,7 +189,8 @@ void received_and_gone()
 
 constexpr std::array all{
     cases::Case{"who has sent may leave MPI, and the message arrives", computing_sender},
-    cases::Case{"a buffered send ends while its receiver computes", computing_receiver},
+    cases::Case{"a buffered send ends while its receiver computes", buffered},
+    cases::Case{"a short send ends while its receiver computes", eager},
     cases::Case{"a send ends while its receiver, who has the message, computes", received_and_gone},
 };
 

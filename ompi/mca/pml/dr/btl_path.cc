@@ -141,6 +141,18 @@ bool copies_anyway(const char *name) noexcept
            std::strcmp(name, "self") == 0;
 }
 
+/// Of other BTLs. Beyond this btl_sendi would only fall back to what we do ourselves.
+constexpr std::size_t sendi_at_most = 1024;
+/// Through shared memory all that is eager goes by btl_sendi: a descriptor would come back only
+/// when the receiver has looked, and MPI_Send wait for that.
+std::uint16_t sendi_limit(const mca_btl_base_module_t &btl, bool shared) noexcept
+{
+    const std::size_t most = shared ? btl.btl_eager_limit : sendi_at_most;
+    return btl.btl_sendi == nullptr
+               ? std::uint16_t{0}
+               : static_cast<std::uint16_t>(std::min<std::size_t>(most, UINT16_MAX));
+}
+
 /// \param carried largest fragment that both ends can take, bytes
 bool usable(const mca_bml_base_btl_t &candidate, std::size_t carried) noexcept
 {
@@ -202,9 +214,9 @@ bool add_paths(PeerState &peer, base::Time present)
         path->peer = &peer;
         path->btl = btl;
         path->endpoint = way.btl_endpoint;
-        path->has_sendi = btl->btl_sendi != nullptr;
         path->shared = copies_anyway(component_name(btl));
-        path->brief = path->shared && path->has_sendi &&
+        path->sendi_bytes = sendi_limit(*btl, path->shared);
+        path->brief = path->shared && path->sendi_bytes != 0 &&
                       peer.proc->super.proc_name.jobid == OMPI_PROC_MY_NAME->jobid;
         path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 && !path->shared;
         path->gathers =

@@ -46,7 +46,7 @@ struct BtlPath {
     mca_btl_base_module_t *btl = nullptr;
     mca_btl_base_endpoint_t *endpoint = nullptr;
     PathId id = reliability::no_path;
-    bool has_sendi = false;
+    std::uint16_t sendi_bytes = 0; ///< what btl_sendi is asked to take at most, header included
     bool in_place =
         false; ///< sent from where the bytes are: the BTL can, and no other path leads there
     bool brief = false;     ///< takes short matches in the brief form

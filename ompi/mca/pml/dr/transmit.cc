@@ -24,8 +24,6 @@ constexpr std::uint32_t plain_flags = MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
 constexpr std::uint32_t prompt_flags = plain_flags | MCA_BTL_DES_FLAGS_PRIORITY;
 /// Below this a copy is cheaper than a second element of the vector.
 constexpr std::uint32_t in_place_from = 2048;
-/// Beyond this btl_sendi would only fall back to what we do ourselves.
-constexpr std::size_t sendi_at_most = 1024;
 /// After so many bytes the time of the pass is too old to stamp fragments with.
 constexpr std::uint32_t clock_step = 8192;
 
@@ -102,13 +100,12 @@ bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
     const std::size_t front_bytes = header_bytes + tx.upper_bytes;
     const std::size_t payload = tx.vfrag.length;
     const std::size_t total = front_bytes + payload;
-    const PathId id = transmitting_ || total > sendi_at_most ? reliability::no_path
-                                                             : engine.express_path(payload);
+    const PathId id = transmitting_ ? reliability::no_path : engine.express_path(payload);
     if (OPAL_UNLIKELY(id == reliability::no_path)) {
         return false;
     }
     const BtlPath &path = *paths[id];
-    if (!path.has_sendi || path.stuck != nullptr || path.tcp != nullptr ||
+    if (total > path.sendi_bytes || path.stuck != nullptr || path.tcp != nullptr ||
         path.known_fault() != Fault::none) {
         return false;
     }
@@ -203,7 +200,7 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     std::array<std::byte, reliability::max_control_bytes> buffer;
     const std::size_t bytes = engine.write_control(what, buffer);
     mca_btl_base_module_t *btl = path.btl;
-    if (path.has_sendi && bytes <= sendi_at_most &&
+    if (bytes <= path.sendi_bytes &&
         btl->btl_sendi(btl, path.endpoint, nullptr, buffer.data(), bytes, 0, MCA_BTL_NO_ORDER,
                        flags_for(path), btl_tag, nullptr) == OPAL_SUCCESS) {
         engine.sent(what, present);
@@ -278,7 +275,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         header.payload_crc = tx->payload_crc;
     };
 
-    if (tx->room != nullptr && path.has_sendi && total <= sendi_at_most) {
+    if (tx->room != nullptr && total <= path.sendi_bytes) {
         sum();
         write_front(header, {tx->room, front_bytes});
         if (btl->btl_sendi(btl, path.endpoint, nullptr, tx->room, total, 0, MCA_BTL_NO_ORDER,
