@@ -8,7 +8,7 @@
  *   kill         the last rank kills itself while the others wait for it: how long until the last
  *                of them knows, and until the last has returned. FILE: where it leaves the time
  *   after        collectives of a communicator of which one has failed, validated, against those
- *                of a communicator without it
+ *                of a communicator without it, and another such against that
  *   collectives  collectives of a communicator without coll/validate against one with it, and
  *                against another without
  * Rank 0 prints a line for each round, `NAME us us [us]`: what is compared with first. A figure is
@@ -311,7 +311,7 @@ static void measure_kill(const char *path)
 static void measure_after(void)
 {
     const int victim = size / 2 - 1;
-    MPI_Comm others = without(victim), validated;
+    MPI_Comm others = without(victim), again = without(victim), validated;
     MPI_Comm_dup(MPI_COMM_WORLD, &validated);
     lose(victim, others);
     validate(validated);
@@ -320,8 +320,10 @@ static void measure_after(void)
     MPI_Comm_set_errhandler(validated, MPI_ERRORS_ARE_FATAL);
     MPI_Comm_set_errhandler(others, MPI_ERRORS_ARE_FATAL);
     for (int i = 0; i < collective_count; ++i) {
-        Kind what[] = {{collectives[i].call, others, 0}, {collectives[i].call, validated, 0}};
-        compare(collectives[i].name, what, 2, others);
+        Kind what[] = {{collectives[i].call, others, 0},
+                       {collectives[i].call, validated, 0},
+                       {collectives[i].call, again, 0}};
+        compare(collectives[i].name, what, 3, others);
     }
 }
 
