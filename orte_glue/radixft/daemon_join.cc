@@ -7,6 +7,7 @@
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/every_job.hpp"
 #include "orte_glue/radixft/launch_key.hpp"
 
 #include <sstream>
@@ -373,17 +374,11 @@ void Daemon::newcomer_failed(NodeId id)
         ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
     }
     orte_show_help("help-errmgr-radixft.txt", "not-joined", true, host_name(id).c_str());
-    std::uint32_t key = 0;
-    void *value = nullptr;
-    void *node = nullptr;
-    for (int rc = opal_hash_table_get_first_key_uint32(orte_job_data, &key, &value, &node);
-         rc == OPAL_SUCCESS;
-         rc = opal_hash_table_get_next_key_uint32(orte_job_data, &key, &value, node, &node)) {
-        auto *const job = static_cast<orte_job_t *>(value);
-        if (job != nullptr && job != daemons && job->state == ORTE_JOB_STATE_DAEMONS_LAUNCHED) {
-            give_up_launch(*job);
+    for_every_job([&](orte_job_t &job) {
+        if (&job != daemons && job.state == ORTE_JOB_STATE_DAEMONS_LAUNCHED) {
+            give_up_launch(job);
         }
-    }
+    });
 }
 
 void Daemon::follow_joins(const membership::Event &installed)

@@ -3,6 +3,7 @@
 #include "orte_glue/radixft/jobs.hpp"
 
 #include "opal/ft/base/wire.hpp"
+#include "orte_glue/radixft/every_job.hpp"
 
 namespace ft::radixft {
 
@@ -10,30 +11,24 @@ static_assert(every_rank == ORTE_VPID_WILDCARD);
 
 void Jobs::learn()
 {
-    std::uint32_t key = 0;
-    void *value = nullptr;
-    void *node = nullptr;
-    for (int rc = opal_hash_table_get_first_key_uint32(orte_job_data, &key, &value, &node);
-         rc == OPAL_SUCCESS;
-         rc = opal_hash_table_get_next_key_uint32(orte_job_data, &key, &value, node, &node)) {
-        const auto *job = static_cast<const orte_job_t *>(value);
-        if (job == nullptr || job->jobid == ORTE_PROC_MY_NAME->jobid || job->map == nullptr ||
-            job->num_procs == 0 || hosts_.contains(job->jobid)) {
-            continue;
+    for_every_job([this](const orte_job_t &job) {
+        if (job.jobid == ORTE_PROC_MY_NAME->jobid || job.map == nullptr || job.num_procs == 0 ||
+            hosts_.contains(job.jobid)) {
+            return;
         }
         std::vector<NodeId> hosts;
-        for (orte_vpid_t v = 0; v < job->num_procs; ++v) {
+        for (orte_vpid_t v = 0; v < job.num_procs; ++v) {
             const auto *proc = static_cast<const orte_proc_t *>(
-                opal_pointer_array_get_item(job->procs, static_cast<int>(v)));
+                opal_pointer_array_get_item(job.procs, static_cast<int>(v)));
             if (proc == nullptr || proc->node == nullptr || proc->node->daemon == nullptr) {
                 break; // not mapped yet
             }
             hosts.push_back(proc->node->daemon->name.vpid);
         }
-        if (hosts.size() == job->num_procs) {
-            hosts_[job->jobid] = std::move(hosts);
+        if (hosts.size() == job.num_procs) {
+            hosts_[job.jobid] = std::move(hosts);
         }
-    }
+    });
 }
 
 NodeId Jobs::host(Rank who) const

@@ -1,6 +1,7 @@
 #include "orte_glue/radixft/spawns.hpp"
 
 #include "orte_glue/radixft/daemon.hpp"
+#include "orte_glue/radixft/every_job.hpp"
 
 #include <exception>
 
@@ -170,25 +171,18 @@ void Spawns::looked_up(opal_buffer_t *message)
         if (key.find(their_side) == key.npos) {
             continue;
         }
-        std::uint32_t id = 0;
-        void *value = nullptr;
-        void *node = nullptr;
-        for (int rc = opal_hash_table_get_first_key_uint32(orte_job_data, &id, &value, &node);
-             rc == OPAL_SUCCESS;
-             rc = opal_hash_table_get_next_key_uint32(orte_job_data, &id, &value, node, &node)) {
-            const auto *const spawned = static_cast<const orte_job_t *>(value);
-            if (spawned == nullptr || spawned->originator.jobid == ORTE_JOBID_INVALID) {
-                continue;
+        for_every_job([&](const orte_job_t &spawned) {
+            if (spawned.originator.jobid == ORTE_JOBID_INVALID) {
+                return;
             }
-            const std::string port = parent_port(*spawned);
+            const std::string port = parent_port(spawned);
             if (!port.empty() && key.starts_with(port + ':')) {
                 asked_[port] = key;
-                if (refused(spawned->jobid)) {
+                if (refused(spawned.jobid)) {
                     stand_in(port);
                 }
-                break;
             }
-        }
+        });
     }
 }
 
