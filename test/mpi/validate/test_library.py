@@ -203,7 +203,7 @@ def other_pml():
 
 def other_pml_deadly():
     """Over ob1, with a death: agreements and later collectives work, and a message says what does not"""
-    for btl in ("vader,self", "tcp,self"):
+    for btl in ("vader,self", "tcp,self", "vader,tcp,self"):
         result = run(4, {"pml": "ob1", "btl": btl, "errmgr": "radixft"}, CALLS, "other_pml")
         result.must(result.code == 0 and result.output.count(" right") == 3, "somebody was wrong")
         result.must(result.output.count('runs over the PML "ob1"') == 1, "no message, or several")
@@ -253,14 +253,14 @@ EXAMPLES = (
 
 
 def examples():
-    """The examples build from their Makefile, lose ranks and come to the right end"""
+    """The examples build from their Makefile, lose ranks and come to the right end, and nothing alarms"""
     env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(os.environ["FT_LIB_DIR"], "pkgconfig"))
     command = ["make", "-s", "-C", WORK, "-f", os.path.join(ftmpi.TOP, "contrib/examples/Makefile"),
                f"MPICC={os.environ['FT_MPICC']}", "CFLAGS=-O2 -Wall -Wextra -Werror"]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False)
     check(done.returncode == 0, done.stdout)
-    for btl in ("vader,self", "tcp,self"):
+    for btl in ("vader,self", "tcp,self", "vader,tcp,self"):
         for name, ranks, arguments, line, times in EXAMPLES:
             result = run(ranks, dict(DEADLY, btl=btl), os.path.join(WORK, name), *arguments)
             found = re.findall(line, result.output, re.M)
@@ -268,6 +268,7 @@ def examples():
                         f"{name}: {found}")
             killed = sum(":" in word for word in arguments)
             result.must(f"{killed} of {ranks} ranks died" in result.output, f"{name}: nobody died")
+            result.must("may now hang" not in result.output, f"{name}: foretold to hang")
 
 
 SETS = {

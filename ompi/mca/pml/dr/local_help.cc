@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace ft::dr {
 
@@ -24,20 +25,36 @@ try {
     return true;
 }
 
+/// What dr says instead of btl/tcp, whose texts of a connection that failed foretell a job that
+/// hangs or crashes, which under dr it does not; null: nothing. The texts take the same arguments.
+const char *own_topic(const char *file, const char *topic) noexcept
+{
+    static constexpr std::pair<const char *, const char *> topics[] = {
+        {"peer hung up", "connection reset"},
+        {"client connect fail", "connection failed"},
+        {"client handshake fail", "handshake failed"},
+    };
+    if (std::strcmp(file, "help-mpi-btl-tcp.txt") == 0) {
+        for (const auto &[theirs, own] : topics) {
+            if (std::strcmp(topic, theirs) == 0) {
+                return own;
+            }
+        }
+    }
+    return nullptr;
+}
+
 int show(const char *file, const char *topic, int header, ...) noexcept
 {
     if (file == nullptr || topic == nullptr || !first(file, topic)) {
         return OPAL_SUCCESS;
     }
-    // "This local MPI process will likely now behave unpredictably (it may even hang or crash)",
-    // says btl/tcp of a connection that was reset, which under dr is not so.
-    const bool reset =
-        std::strcmp(file, "help-mpi-btl-tcp.txt") == 0 && std::strcmp(topic, "peer hung up") == 0;
     va_list arguments;
     va_start(arguments, header);
+    const char *own = own_topic(file, topic);
     const std::unique_ptr<char, decltype(&std::free)> text(
-        reset ? opal_show_help_vstring("help-pml-dr.txt", "connection reset", 0, arguments)
-              : opal_show_help_vstring(file, topic, header, arguments),
+        own != nullptr ? opal_show_help_vstring("help-pml-dr.txt", own, 0, arguments)
+                       : opal_show_help_vstring(file, topic, header, arguments),
         std::free);
     va_end(arguments);
     if (text == nullptr) {
