@@ -1,11 +1,11 @@
 #include "orte_glue/radixft/life_lines.hpp"
 
+#include "opal/process/quiet_thread.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -48,23 +48,15 @@ void tell_change(LifeLinesLayout &lines)
     (void)syscall(SYS_futex, &lines.changes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-/// Signals are the program's, and meant for its own threads.
+/// False, with errno set, when there is no thread to be had.
 template <class Body>
-bool start_thread(std::thread &thread, Body body)
+bool start_thread(std::thread &thread, Body body) noexcept
 {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = true;
-    try {
-        thread = std::thread(body);
-    } catch (const std::system_error &e) {
-        errno = e.code().value();
-        started = false;
+    const std::error_code failure = process::start_quiet_thread(thread, body);
+    if (failure) {
+        errno = failure.value();
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return started;
+    return !failure;
 }
 
 } // namespace

@@ -1,7 +1,6 @@
 #include "ompi/mca/pml/dr/drain.hpp"
 
 #include <atomic>
-#include <csignal>
 #include <thread>
 #include <type_traits>
 
@@ -9,6 +8,7 @@
 #include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
+#include "opal/process/quiet_thread.hpp"
 
 namespace ft::dr {
 
@@ -83,17 +83,10 @@ int beside_progress(Call call) noexcept
     std::atomic<bool> over = false;
     int rc = OPAL_ERROR;
     std::thread caller;
-    try {
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's business
-        caller = std::thread([&] {
+    if (process::start_quiet_thread(caller, [&] {
             rc = call();
             over.store(true, std::memory_order_release);
-        });
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    } catch (...) {
+        })) {
         return call();
     }
     constexpr unsigned pause_us = 100; // as Open MPI pauses where it waits for the runtime

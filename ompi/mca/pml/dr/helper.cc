@@ -3,12 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <mutex>
 #include <thread>
 
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
+#include "opal/process/quiet_thread.hpp"
 
 namespace ft::dr {
 
@@ -50,17 +50,10 @@ class Helper {
 };
 
 int Helper::start() noexcept
-try {
+{
     stop_ = false;
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's business
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return OMPI_SUCCESS;
-} catch (...) {
-    return OMPI_ERR_OUT_OF_RESOURCE;
+    return process::start_quiet_thread(thread_, [this] { run(); }) ? OMPI_ERR_OUT_OF_RESOURCE
+                                                                   : OMPI_SUCCESS;
 }
 
 void Helper::stop() noexcept

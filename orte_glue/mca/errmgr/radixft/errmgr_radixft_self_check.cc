@@ -16,6 +16,7 @@
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
 #include "opal/process/handlers.hpp"
+#include "opal/process/quiet_thread.hpp"
 #include "orte_glue/radixft/daemon.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 #include "orte_glue/radixft/self_check_record.hpp"
@@ -63,7 +64,7 @@ int enter_progress() noexcept
 
 class SelfCheck {
   public:
-    /// False when the record cannot be written.
+    /// False when the record cannot be written or no thread is to be had.
     bool start(const std::string &folder, base::Duration period)
     {
         path_ = self_check_path(folder, ORTE_PROC_MY_NAME->jobid, ORTE_PROC_MY_NAME->vpid);
@@ -74,14 +75,8 @@ class SelfCheck {
         period_ = period;
         opal_progress_register(enter_progress);
         opal_progress_register(leave_progress);
-        // Signals are the program's, and meant for its own threads.
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        thread_ = std::thread([this] { run(); });
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        return true;
+        // Without a thread the rank runs unwatched, like one that asked for none.
+        return !process::start_quiet_thread(thread_, [this] { run(); });
     }
 
     ~SelfCheck()
