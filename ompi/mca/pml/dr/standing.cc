@@ -6,6 +6,8 @@
 #include "ompi/mpi_ft/mpi_ft.h"
 #include "opal/process/standing.hpp"
 
+#include <bit>
+
 namespace ft::dr {
 
 namespace {
@@ -29,17 +31,27 @@ int rank_in(ompi_group_t *group, const process::Name &who) noexcept
 }
 
 /// The intercommunicator to which a communicator belongs as that of its own group, nullptr for
-/// others.
+/// others. Looks where opal_pointer_array marks a place as taken: the library's context ids begin
+/// high up (ompi/mpi_ft/contexts.cc), and every place below would be asked for.
 ompi_communicator_t *owner_of(ompi_communicator_t *comm) noexcept
 {
-    for (int i = 0; i < opal_pointer_array_get_size(&ompi_mpi_communicators); ++i) {
-        auto *other = static_cast<ompi_communicator_t *>(
-            opal_pointer_array_get_item(&ompi_mpi_communicators, i));
-        if (other != nullptr && OMPI_COMM_IS_INTER(other) && other->c_local_comm == comm) {
-            return other;
+    opal_pointer_array_t &all = ompi_mpi_communicators;
+    ompi_communicator_t *owner = nullptr;
+    constexpr int bits = 64;
+    OPAL_THREAD_LOCK(&all.lock);
+    for (int first = 0; first < all.size && owner == nullptr; first += bits) {
+        for (std::uint64_t taken = all.free_bits[first / bits]; taken != 0; taken &= taken - 1) {
+            const int at = first + std::countr_zero(taken);
+            auto *other =
+                at < all.size ? static_cast<ompi_communicator_t *>(all.addr[at]) : nullptr;
+            if (other != nullptr && OMPI_COMM_IS_INTER(other) && other->c_local_comm == comm) {
+                owner = other;
+                break;
+            }
         }
     }
-    return nullptr;
+    OPAL_THREAD_UNLOCK(&all.lock);
+    return owner;
 }
 
 /// What a failed process is to a communicator.
