@@ -188,7 +188,9 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
 {
     const RankSet confirmed = dead.minus(dead_);
     const RankSet suspected = unreachable.minus(dead).minus(unconfirmed_);
-    dead_.unite(dead);
+    if (dead_.unite(dead)) {
+        tag_ = consensus::Tag(dead_);
+    }
     unconfirmed_ = unconfirmed_.united(unreachable).minus(dead_);
     heard_ = heard.minus(dead_);
     if (alarm && troubled()) {
@@ -313,7 +315,10 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
 void Record::begin(Call &mine, const Brought &brought)
 {
     consensus::PlainSteps steps;
-    if (dead_.empty() && unconfirmed_.empty() && acknowledged.empty() && recognised_.empty() &&
+    const bool acknowledges =
+        brought.acknowledged && !(acknowledged.empty() && recognised_.empty());
+    // An agreement without an engine has been told of all the dead before it began.
+    if (unconfirmed_.empty() && !acknowledges && mine.agreement.tag() == dead_ &&
         mine.agreement.start_plain(brought.flags, steps)) {
         carry_out(mine, steps);
         return;
@@ -349,7 +354,7 @@ bool Record::on_letter(const Letter &letter)
     consensus::InstanceId instance;
     consensus::PlainStep step;
     std::optional<consensus::Message> message;
-    const bool plain = consensus::decode_plain(letter.body, instance, step);
+    const bool plain = consensus::decode_plain(letter.body, tag_, instance, step);
     if (!plain) {
         message = consensus::decode(letter.body, size());
         if (!message) {
@@ -373,11 +378,11 @@ bool Record::on_letter(const Letter &letter)
     }
     if (plain) {
         consensus::PlainSteps steps;
-        if (mine->agreement.on_plain(from, step, steps)) {
+        if (mine->agreement.on_plain(from, tag_.set(), step, steps)) {
             carry_out(*mine, steps);
             return true;
         }
-        message = consensus::message_of(instance, step);
+        message = consensus::message_of(instance, tag_.set(), step);
     }
     drive(*mine, [&](consensus::LazyAgreement &agreement, Actions &actions) {
         agreement.on_message(from, *message, actions);
@@ -388,8 +393,9 @@ bool Record::on_letter(const Letter &letter)
 void Record::carry_out(Call &mine, const consensus::PlainSteps &steps)
 {
     const consensus::InstanceId instance{0, mine.sequence};
+    // No engine, so no death since the first step: what the record has is what the agreement has.
     for (const auto &[to, step] : steps) {
-        service().send(route(to), topic_of(mine.semantics), key_, instance, step);
+        service().send(route(to), topic_of(mine.semantics), key_, instance, tag_, step);
     }
     conclude(mine);
 }

@@ -207,6 +207,7 @@ class Record {
     std::map<ProcessId, Rank> members_;
     std::shared_ptr<const consensus::TreeShape> shape_;
     RankSet dead_;        ///< by the runtime's word
+    consensus::Tag tag_;  ///< the same, as steps of the agreements carry it
     RankSet unconfirmed_; ///< this process finds no way to them
     RankSet heard_;       ///< others find none
     RankSet recognised_;

@@ -89,16 +89,11 @@ void Service::send(const Route &to, Topic topic, std::uint64_t key,
 }
 
 void Service::send(const Route &to, Topic topic, std::uint64_t key,
-                   const consensus::InstanceId &instance, const consensus::PlainStep &step)
+                   const consensus::InstanceId &instance, const consensus::Tag &tag,
+                   const consensus::PlainStep &step)
 {
     if (to.comm != nullptr) {
-        std::vector<std::byte> &bytes = post_.compose(topic, key);
-        const std::size_t before = bytes.size();
-        bytes.resize(before + consensus::longest_plain);
-        bytes.resize(before +
-                     consensus::encode_plain(
-                         instance, step,
-                         std::span(bytes).subspan(before).first<consensus::longest_plain>()));
+        consensus::encode_plain(instance, tag, step, post_.compose(topic, key));
         post_.dispatch(to);
     }
 }

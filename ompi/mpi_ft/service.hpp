@@ -41,7 +41,8 @@ class Service {
     void send(const Route &to, Topic topic, std::uint64_t key);
     void send(const Route &to, Topic topic, std::uint64_t key, const consensus::Message &message);
     void send(const Route &to, Topic topic, std::uint64_t key,
-              const consensus::InstanceId &instance, const consensus::PlainStep &step);
+              const consensus::InstanceId &instance, const consensus::Tag &tag,
+              const consensus::PlainStep &step);
     Post &post() { return post_; }
 
     /// A communicator comes to be, and goes.

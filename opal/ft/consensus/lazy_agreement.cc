@@ -14,9 +14,10 @@ constexpr std::uint32_t heard_above = std::uint32_t{1} << most_fan_out;
 constexpr std::uint8_t went_up = 1;
 constexpr std::uint8_t went_down = 2;
 
+/// Where the tag fits, too.
 bool plain(const Message &m)
 {
-    return m.kind == Kind::exchange && m.suspects.empty() && m.acknowledged.empty();
+    return m.kind == Kind::exchange && m.unconfirmed.empty() && m.acknowledged.empty();
 }
 
 } // namespace
@@ -32,12 +33,13 @@ void LazyAgreement::begin(Rank self, InstanceId id, const Settings &settings,
     if (shape_ != shape) {
         shape_ = shape;
     }
-    size_ = shape->size();
+    alive_ = shape->size();
     place_ = shape->position_of(self);
+    tag_ = tag_positions_ = {};
     plain_ = settings.algorithm != Algorithm::paper && settings.mutation == Mutation::none &&
-             size_ <= most_plain;
+             alive_ <= most_plain;
     started_ = decided_ = false;
-    steps_ = static_cast<std::uint8_t>(std::bit_width(size_ - 1));
+    steps_ = static_cast<std::uint8_t>(std::bit_width(alive_ - 1));
     sent_[0] = sent_[1] = 0;
     got_[0] = got_[1] = early_[0] = early_[1] = 0;
     flags_ = brought_ = ~std::uint64_t{0};
@@ -55,14 +57,18 @@ Agreement &LazyAgreement::engine(Actions &out)
     plain_ = false;
     engine_.emplace(self_, id_, settings_, shape_);
     Actions said;
+    if (!tag_.empty()) {
+        engine_->on_suspects(tag_, Certainty::confirmed, said);
+    }
     for (std::size_t i = 0; i <= heard_.size(); ++i) {
         if (started_ && i == heard_before_) {
             Contribution brought;
+            brought.suspects = tag_;
             brought.flags = brought_;
             engine_->start(brought, said);
         }
         if (i < heard_.size()) {
-            engine_->on_message(heard_[i].from, message_of(id_, heard_[i].step), said);
+            engine_->on_message(heard_[i].from, message_of(id_, tag_, heard_[i].step), said);
         }
     }
     FT_ASSERT_SLOW(said.size() == done_);
@@ -75,7 +81,7 @@ Agreement &LazyAgreement::engine(Actions &out)
 void LazyAgreement::do_as_actions(const PlainSteps &steps, Actions &out) const
 {
     for (const auto &[to, step] : steps) {
-        out.push_back({Action::Kind::send, to, message_of(id_, step)});
+        out.push_back({Action::Kind::send, to, message_of(id_, tag_, step)});
     }
     if (decided_) { // nothing plain is done after that
         out.emplace_back().kind = Action::Kind::decide;
@@ -85,8 +91,8 @@ void LazyAgreement::do_as_actions(const PlainSteps &steps, Actions &out) const
 void LazyAgreement::start(const Contribution &brought, Actions &out)
 {
     PlainSteps steps;
-    if (brought.suspects.empty() && brought.unconfirmed.empty() && brought.acknowledged.empty() &&
-        start_plain(brought.flags, steps)) {
+    if (brought.unconfirmed.empty() && brought.acknowledged.empty() &&
+        leave_out(brought.suspects) && start_plain(brought.flags, steps)) {
         do_as_actions(steps, out);
         return;
     }
@@ -96,7 +102,8 @@ void LazyAgreement::start(const Contribution &brought, Actions &out)
 void LazyAgreement::on_message(Rank from, const Message &message, Actions &out)
 {
     PlainSteps steps;
-    if (plain(message) && on_plain(from, {message.stage, message.step, message.flags}, steps)) {
+    if (plain(message) &&
+        on_plain(from, message.suspects, {message.stage, message.step, message.flags}, steps)) {
         do_as_actions(steps, out);
         return;
     }
@@ -105,7 +112,29 @@ void LazyAgreement::on_message(Rank from, const Message &message, Actions &out)
 
 void LazyAgreement::on_suspects(const RankSet &who, Certainty certainty, Actions &out)
 {
-    engine(out).on_suspects(who, certainty, out);
+    if (certainty != Certainty::confirmed || !leave_out(who)) {
+        engine(out).on_suspects(who, certainty, out);
+    }
+}
+
+/// Confirmed failures that are known before anything else is: the steps go around those left. False
+/// if it is too late for that.
+bool LazyAgreement::leave_out(const RankSet &dead)
+{
+    if (dead.is_subset_of(tag_)) {
+        return plain_;
+    }
+    if (!plain_ || started_ || !heard_.empty() || dead.contains(self_) ||
+        dead.runs().back().end > shape_->size()) {
+        return false;
+    }
+    tag_.unite(dead);
+    tag_positions_ = shape_->positions(tag_);
+    alive_ = shape_->size() - tag_.count();
+    const Rank at = shape_->position_of(self_);
+    place_ = at - tag_positions_.count_below(at);
+    steps_ = static_cast<std::uint8_t>(std::bit_width(alive_ - 1));
+    return true;
 }
 
 bool LazyAgreement::start_plain(std::uint64_t flags, PlainSteps &out)
@@ -128,9 +157,9 @@ bool LazyAgreement::start_plain(std::uint64_t flags, PlainSteps &out)
     return true;
 }
 
-bool LazyAgreement::on_plain(Rank from, const PlainStep &step, PlainSteps &out)
+bool LazyAgreement::on_plain(Rank from, const RankSet &tag, const PlainStep &step, PlainSteps &out)
 {
-    if (!plain_ || decided_) {
+    if (!plain_ || decided_ || tag != tag_) {
         return false;
     }
     const Heard heard{from, step};
@@ -160,7 +189,11 @@ std::uint32_t LazyAgreement::bit_of(const Heard &heard) const
     if (step.stage == Stage::commit && settings_.semantics == Semantics::loose) {
         return 0;
     }
-    const Rank place = shape_->position_of(from);
+    if (tag_.contains(from)) {
+        return 0;
+    }
+    const Rank at = shape_->position_of(from);
+    const Rank place = at - tag_positions_.count_below(at);
     if (settings_.algorithm != Algorithm::tree) {
         return step.step < steps_ && place_after(place, step.step) == place_
                    ? std::uint32_t{1} << step.step
@@ -195,6 +228,7 @@ void LazyAgreement::advance(PlainSteps &out)
         }
     }
     value_ = {};
+    value_.failed = tag_;
     value_.flags = flags_;
     decided_ = true;
 }
@@ -204,7 +238,7 @@ bool LazyAgreement::advance_ring(Stage stage, PlainSteps &out)
     std::uint8_t &sent = sent_[static_cast<unsigned>(stage)];
     const int heard = std::countr_one(got_[static_cast<unsigned>(stage)]);
     while (sent < steps_ && sent <= heard) {
-        out.add(shape_->rank_at(place_after(place_, sent)), stage, sent, flags_in(stage));
+        out.add(at_place(place_after(place_, sent)), stage, sent, flags_in(stage));
         ++sent;
     }
     return heard >= steps_;
@@ -222,7 +256,7 @@ bool LazyAgreement::advance_tree(Stage stage, PlainSteps &out)
     if (place_ != 0) {
         if ((sent & went_up) == 0) {
             sent |= went_up;
-            out.add(shape_->rank_at(place_above()), stage, step_up, flags_in(stage));
+            out.add(at_place(place_above()), stage, step_up, flags_in(stage));
         }
         if ((got & heard_above) == 0) {
             return false;
@@ -231,7 +265,7 @@ bool LazyAgreement::advance_tree(Stage stage, PlainSteps &out)
     if ((sent & went_down) == 0) {
         sent |= went_down;
         for (std::uint32_t i = 0; i < below; ++i) {
-            out.add(shape_->rank_at(first_below() + i), stage, step_down, flags_in(stage));
+            out.add(at_place(first_below() + i), stage, step_down, flags_in(stage));
         }
     }
     return true;

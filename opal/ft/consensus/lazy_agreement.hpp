@@ -1,8 +1,9 @@
 /// An agreement whose engine is built when something is amiss, and not before.
 ///
-/// Nearly every agreement is one in which nobody fails, and then all that an engine does is to
-/// count steps and to AND flags. So this counts them by itself, and remembers them. Whatever else
-/// turns up (a suspicion, a message of another kind, a set in one, a step that does not fit, a
+/// Nearly every agreement is one in which nobody fails, and all know alike who has failed before
+/// it, and then all that an engine does is to count steps and to AND flags. So this counts them by
+/// itself, and remembers them. Whatever else turns up (a suspicion in the middle, or one that is
+/// not confirmed, a message of another kind, another set in one, a step that does not fit, a
 /// question after the end) builds an Agreement, which is told all that there was in the order in
 /// which it was. What it says to that has been done already; from then on everything goes to it.
 ///
@@ -71,11 +72,14 @@ class LazyAgreement {
         return engine_ ? engine_->decision() : decided_ ? &value_ : nullptr;
     }
 
-    /// start() for who knows of no failure, and the message that is such a step. True if that is
-    /// done, with what is to be sent in `out`, then decision() to be looked at; false if nothing
-    /// is, and start() or on_message() must be called.
+    /// start() for who knows of no failure but the tag's, and the message that is a step with this
+    /// tag. True if that is done, with what is to be sent in `out`, then decision() to be looked
+    /// at; false if nothing is, and start() or on_message() must be called.
     bool start_plain(std::uint64_t flags, PlainSteps &out);
-    bool on_plain(Rank from, const PlainStep &step, PlainSteps &out);
+    bool on_plain(Rank from, const RankSet &tag, const PlainStep &step, PlainSteps &out);
+    /// The confirmed failures that were known before the first step, as long as no engine is
+    /// needed.
+    const RankSet &tag() const { return tag_; }
 
     /// Whether an engine was needed.
     bool has_engine() const { return engine_.has_value(); }
@@ -86,6 +90,7 @@ class LazyAgreement {
         PlainStep step;
     };
     Agreement &engine(Actions &out);
+    bool leave_out(const RankSet &dead);
     void take(const Heard &heard);
     std::uint32_t bit_of(const Heard &heard) const;
     void advance(PlainSteps &out);
@@ -96,14 +101,16 @@ class LazyAgreement {
     Rank place_after(Rank place, unsigned step) const
     {
         const Rank next = place + (Rank{1} << step); // at most twice most_plain
-        return next < size_ ? next : next - size_;
+        return next < alive_ ? next : next - alive_;
     }
+    /// Who has this place among those outside the tag, in the order of positions.
+    Rank at_place(Rank place) const { return shape_->rank_at(tag_positions_.absent(place)); }
     Rank place_above() const { return (place_ - 1) / settings_.fan_out; }
     Rank first_below() const { return place_ * settings_.fan_out + 1; }
     Rank count_below() const
     {
         const Rank first = first_below();
-        return first >= size_ ? 0 : std::min<Rank>(settings_.fan_out, size_ - first);
+        return first >= alive_ ? 0 : std::min<Rank>(settings_.fan_out, alive_ - first);
     }
     std::uint64_t flags_in(Stage stage) const
     {
@@ -111,8 +118,10 @@ class LazyAgreement {
     }
 
     Rank self_ = 0;
-    Rank size_ = 1;
-    Rank place_ = 0;
+    Rank alive_ = 1; ///< how many are outside the tag
+    Rank place_ = 0; ///< this process's among them, in the order of positions
+    RankSet tag_;
+    RankSet tag_positions_;
     InstanceId id_;
     Settings settings_;
     std::shared_ptr<const TreeShape> shape_;

@@ -10,6 +10,7 @@
 #include "opal/ft/base/wire.hpp"
 
 #include <array>
+#include <cstring>
 
 namespace ft::consensus {
 
@@ -255,40 +256,46 @@ std::vector<std::byte> encode(const Message &m)
     return bytes;
 }
 
-namespace {
-
-bool plain(const Message &m)
+Tag::Tag(RankSet set) : set_(std::move(set)), bytes_(room(set_))
 {
-    return m.kind == Kind::exchange && m.suspects.empty() && m.unconfirmed.empty() &&
-           m.acknowledged.empty() && !m.number && !m.seen && !m.below && !m.accepted && !m.ok;
+    WireWriter out(bytes_);
+    put_set(out, set_);
 }
 
-} // namespace
-
-std::size_t encode_plain(const InstanceId &instance, const PlainStep &step,
-                         std::span<std::byte, longest_plain> bytes)
+void encode_plain(const InstanceId &instance, const Tag &tag, const PlainStep &step,
+                  std::vector<std::byte> &bytes)
 {
     const bool flags = step.flags != no_flags;
-    WireWriter out(bytes);
+    const std::size_t before = bytes.size();
+    bytes.resize(before + longest_plain - (flags ? 0 : sizeof step.flags) + tag.bytes().size());
+    WireWriter out(std::span<std::byte>(bytes).subspan(before));
+    const unsigned bits = has_step | (flags ? unsigned{has_flags} : 0U);
     out.u8(version);
     out.u8(static_cast<std::uint8_t>(Kind::exchange));
-    out.u16(flags ? has_step | has_flags : has_step);
+    out.u16(static_cast<std::uint16_t>(tag.bytes().empty() ? bits : bits | has_suspects));
     out.u64(instance.context);
     out.u32(instance.sequence);
     out.u8(static_cast<std::uint8_t>(step.stage));
     out.u8(step.step);
-    out.u64(step.flags);
-    return flags ? longest_plain : longest_plain - sizeof step.flags;
+    if (!tag.bytes().empty()) {
+        out.bytes(tag.bytes());
+    }
+    if (flags) {
+        out.u64(step.flags);
+    }
 }
 
-bool decode_plain(std::span<const std::byte> bytes, InstanceId &instance, PlainStep &step)
+bool decode_plain(std::span<const std::byte> bytes, const Tag &tag, InstanceId &instance,
+                  PlainStep &step)
 {
     WireReader in(bytes);
     const unsigned seen_version = in.u8();
     const unsigned kind = in.u8();
     const unsigned bits = in.u16();
+    const std::size_t length = tag.bytes().size();
+    const unsigned wanted = length == 0 ? 0U : unsigned{has_suspects};
     if (seen_version != version || kind != static_cast<unsigned>(Kind::exchange) ||
-        (bits & ~static_cast<unsigned>(has_flags)) != has_step) {
+        (bits & ~static_cast<unsigned>(has_flags)) != (has_step | wanted)) {
         return false;
     }
     instance.context = in.u64();
@@ -296,16 +303,23 @@ bool decode_plain(std::span<const std::byte> bytes, InstanceId &instance, PlainS
     const unsigned stage = in.u8();
     step.stage = static_cast<Stage>(stage);
     step.step = in.u8();
+    if (length != 0) {
+        const auto set = in.bytes(length);
+        if (!in.ok() || std::memcmp(set.data(), tag.bytes().data(), length) != 0) {
+            return false;
+        }
+    }
     step.flags = (bits & has_flags) != 0 ? in.u64() : no_flags;
     return in.complete() && stage <= static_cast<unsigned>(Stage::commit) && step.step <= no_step;
 }
 
-Message message_of(const InstanceId &instance, const PlainStep &step)
+Message message_of(const InstanceId &instance, const RankSet &tag, const PlainStep &step)
 {
     Message message(Kind::exchange);
     message.instance = instance;
     message.stage = step.stage;
     message.step = step.step;
+    message.suspects = tag;
     message.flags = step.flags;
     return message;
 }
@@ -313,12 +327,6 @@ Message message_of(const InstanceId &instance, const PlainStep &step)
 void encode(const Message &m, std::vector<std::byte> &bytes)
 {
     const std::size_t before = bytes.size();
-    if (plain(m)) {
-        std::array<std::byte, longest_plain> all;
-        const std::size_t count = encode_plain(m.instance, {m.stage, m.step, m.flags}, all);
-        bytes.insert(bytes.end(), all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
-        return;
-    }
     bytes.resize(before + length(m));
     WireWriter out(std::span<std::byte>(bytes).subspan(before));
     out.u8(version);

@@ -117,22 +117,37 @@ void encode(const Message &message, std::vector<std::byte> &bytes);
 /// that is not in order, a field that its kind must have and has not.
 std::optional<Message> decode(std::span<const std::byte> bytes, Rank size);
 
-/// A step of an exchange in which nobody has failed or acknowledged anything: nearly every message.
+/// A step of an exchange in which nobody has acknowledged anything, and all that have failed are
+/// known to both sides beforehand and confirmed (the *tag*): nearly every message.
 struct PlainStep {
     Stage stage = Stage::ballot;
     std::uint8_t step = 0;
     std::uint64_t flags = ~std::uint64_t{0};
 };
-/// The longest that encode_plain() writes.
+/// A tag with its bytes on the wire, which need not be made for each message. Behaves as a value.
+class Tag {
+  public:
+    Tag() = default;
+    explicit Tag(RankSet set);
+    const RankSet &set() const { return set_; }
+    std::span<const std::byte> bytes() const { return bytes_; }
+
+  private:
+    RankSet set_;
+    std::vector<std::byte> bytes_; ///< none when it is empty
+};
+/// The longest that encode_plain() writes beside the tag.
 inline constexpr std::size_t longest_plain = 26;
 
-/// The bytes of encode() for such a step. \return how many
-std::size_t encode_plain(const InstanceId &instance, const PlainStep &step,
-                         std::span<std::byte, longest_plain> bytes);
-/// What decode() would make of `bytes`, if it is such a step; false if it is anything else.
-bool decode_plain(std::span<const std::byte> bytes, InstanceId &instance, PlainStep &step);
-/// The same as any message.
-Message message_of(const InstanceId &instance, const PlainStep &step);
+/// The bytes of encode() for such a step, behind what is in `bytes` already.
+void encode_plain(const InstanceId &instance, const Tag &tag, const PlainStep &step,
+                  std::vector<std::byte> &bytes);
+/// What decode() would make of `bytes`, if it is such a step with this tag; false if it is anything
+/// else.
+bool decode_plain(std::span<const std::byte> bytes, const Tag &tag, InstanceId &instance,
+                  PlainStep &step);
+/// The same as any message. \param tag its set
+Message message_of(const InstanceId &instance, const RankSet &tag, const PlainStep &step);
 
 /// A word for the kind, as golden scripts and traces write it.
 const char *name(Kind kind);

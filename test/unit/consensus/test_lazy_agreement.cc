@@ -33,8 +33,10 @@ struct Tally {
 
 /// A group in which every input is given to an engine and to one that is built when it must be:
 /// each must do the same. Messages overtake each other; where `failures`, suspicions turn up
-/// anywhere, messages come twice, and some bring what does not fit.
-bool alike(Rng &rng, Rank size, const Settings &settings, bool failures, Tally &tally)
+/// anywhere, messages come twice, and some bring what does not fit. \param dead of which all know
+/// before anything else, and which do nothing
+bool alike(Rng &rng, Rank size, const Settings &settings, bool failures, Tally &tally,
+           const RankSet &dead = {})
 {
     const InstanceId id{0, 3};
     const auto shape = TreeShape::binomial(size);
@@ -46,7 +48,26 @@ bool alike(Rng &rng, Rank size, const Settings &settings, bool failures, Tally &
         lazies[rank].begin(rank, id, settings, shape);
     }
     std::vector<Flying> flying;
-    Rank to_call = size;
+    Rank to_call = size - dead.count();
+    Rank at_call = no_rank; // one of the dead, of which each learns with its call or before
+    for (const Rank gone : dead.members()) {
+        called[gone] = true;
+        if (failures && at_call == no_rank && rng.chance(0.5)) {
+            at_call = gone;
+            continue;
+        }
+        for (Rank rank = 0; rank < size; ++rank) {
+            Actions one;
+            Actions other;
+            if (!dead.contains(rank)) {
+                engines[rank].on_suspects(RankSet{gone}, Certainty::confirmed, one);
+                lazies[rank].on_suspects(RankSet{gone}, Certainty::confirmed, other);
+            }
+            if (!same(one, other)) {
+                return false;
+            }
+        }
+    }
     for (int steps = 0; steps < 4000; ++steps) {
         const Rank who = static_cast<Rank>(rng.below(size));
         Actions one;
@@ -57,6 +78,9 @@ bool alike(Rng &rng, Rank size, const Settings &settings, bool failures, Tally &
             brought.flags = rng.chance(0.5) ? rng.next() : ~std::uint64_t{0};
             if (failures && rng.chance(0.05)) {
                 brought.acknowledged.insert(static_cast<Rank>(rng.below(size)));
+            }
+            if (at_call != no_rank) {
+                brought.suspects.insert(at_call);
             }
             called[who] = true;
             --to_call;
@@ -127,14 +151,46 @@ void without_failures_no_engine_is_built(void **)
     assert_int_equal(tally.with_engine, 0);
 }
 
+/// At most all but one.
+RankSet any_dead(Rng &rng, Rank size)
+{
+    RankSet dead;
+    const double share = rng.chance(0.5) ? 0.1 : 0.6;
+    for (Rank rank = 0; rank < size && dead.count() + 1 < size; ++rank) {
+        if (rng.chance(share)) {
+            dead.insert(rank);
+        }
+    }
+    return dead;
+}
+
+/// Where each learns of all the dead before it hears of anything.
+void of_failures_known_before_no_engine_is_built(void **)
+{
+    int different = 0;
+    int members = 0;
+    Tally tally;
+    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+        Rng rng(seed);
+        const auto size = static_cast<Rank>(1 + rng.below(40));
+        const RankSet dead = any_dead(rng, size);
+        members += static_cast<int>(size - dead.count());
+        different += !alike(rng, size, any_settings(rng), false, tally, dead);
+    }
+    assert_int_equal(different, 0);
+    assert_int_equal(tally.decided, members);
+    assert_int_equal(tally.with_engine, 0);
+}
+
 void it_does_what_an_engine_does(void **)
 {
     int different = 0;
     Tally tally;
-    for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 8000; ++seed) {
         Rng rng(seed);
         const auto size = static_cast<Rank>(1 + rng.below(12));
-        different += !alike(rng, size, any_settings(rng), true, tally);
+        const RankSet dead = seed % 2 == 0 ? RankSet{} : any_dead(rng, size);
+        different += !alike(rng, size, any_settings(rng), true, tally, dead);
     }
     assert_int_equal(different, 0);
     assert_true(tally.with_engine > 1000);
@@ -163,13 +219,15 @@ void a_plain_step_has_the_bytes_of_its_message(void **)
         m.stage = rng.chance(0.5) ? Stage::ballot : Stage::commit;
         m.step = static_cast<std::uint8_t>(rng.below(32));
         m.flags = rng.chance(0.5) ? ~std::uint64_t{0} : rng.next();
+        m.suspects = rng.chance(0.5) ? RankSet{} : any_dead(rng, 100);
         const auto bytes = encode(m);
-        std::byte plain[longest_plain];
-        const std::size_t length = encode_plain(m.instance, {m.stage, m.step, m.flags}, plain);
-        wrong += length != bytes.size() || !std::equal(bytes.begin(), bytes.end(), plain);
+        const Tag tag(m.suspects);
+        std::vector<std::byte> plain;
+        encode_plain(m.instance, tag, {m.stage, m.step, m.flags}, plain);
+        wrong += plain != bytes;
         InstanceId id;
         PlainStep step;
-        wrong += !decode_plain(bytes, id, step) || id != m.instance || step.stage != m.stage ||
+        wrong += !decode_plain(bytes, tag, id, step) || id != m.instance || step.stage != m.stage ||
                  step.step != m.step || step.flags != m.flags;
     }
     assert_int_equal(wrong, 0);
@@ -179,21 +237,27 @@ void what_is_no_plain_step_is_not_taken_for_one(void **)
 {
     Message m(Kind::exchange);
     m.flags = 5;
-    auto bytes = encode(m);
     InstanceId id;
     PlainStep step;
     int taken = 0;
-    for (std::size_t length = 0; length < bytes.size(); ++length) {
-        taken += decode_plain(std::span(bytes).first(length), id, step);
+    for (const Tag &tag : {Tag(), Tag(RankSet{1, 7})}) {
+        m.suspects = tag.set();
+        const auto bytes = encode(m);
+        for (std::size_t length = 0; length < bytes.size(); ++length) {
+            taken += decode_plain(std::span(bytes).first(length), tag, id, step);
+        }
+        // Version, kind, which fields, stage, step.
+        for (const std::size_t at : {0, 1, 2, 3, 16, 17}) {
+            auto bad = bytes;
+            bad[at] ^= std::byte{0xe0};
+            taken += decode_plain(bad, tag, id, step);
+        }
+        for (const RankSet &other : {RankSet{}, RankSet{1}, RankSet{1, 8}, RankSet{1, 7, 9}}) {
+            if (other != tag.set()) {
+                taken += decode_plain(bytes, Tag(other), id, step);
+            }
+        }
     }
-    // Version, kind, which fields, stage, step.
-    for (const std::size_t at : {0, 1, 2, 3, 16, 17}) {
-        auto bad = bytes;
-        bad[at] ^= std::byte{0xe0};
-        taken += decode_plain(bad, id, step);
-    }
-    m.suspects.insert(1);
-    taken += decode_plain(encode(m), id, step);
     assert_int_equal(taken, 0);
 }
 
@@ -203,6 +267,7 @@ int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(without_failures_no_engine_is_built),
+        cmocka_unit_test(of_failures_known_before_no_engine_is_built),
         cmocka_unit_test(it_does_what_an_engine_does),
         cmocka_unit_test(the_papers_way_has_an_engine),
         cmocka_unit_test(a_plain_step_has_the_bytes_of_its_message),
