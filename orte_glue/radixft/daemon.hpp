@@ -104,6 +104,8 @@ class Daemon {
     /// At mpirun: a rank has called MPI_Abort. Whether that concerns the spawn alone in whose
     /// MPI_Init it is.
     bool spawn_aborted(orte_job_t &job, orte_proc_t &rank) noexcept;
+    /// At mpirun: ends spawned jobs that wait for a rank that is dead.
+    void mind_callers() noexcept;
     /// At mpirun: ends the whole job with a message that was shown before.
     void end_job(orte_job_t *job, orte_job_state_t state, orte_proc_t *culprit, int code) noexcept;
     /// A daemon went as it was told to: nothing is sent there any more.

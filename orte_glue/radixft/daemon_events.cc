@@ -358,6 +358,7 @@ void Daemon::on_announced(const RankDeath &death)
     }
     if (ORTE_PROC_IS_HNP) {
         account(death);
+        mind_callers();
     }
     gather_->recheck();
 }

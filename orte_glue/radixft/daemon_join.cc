@@ -10,6 +10,7 @@
 #include "orte_glue/radixft/every_job.hpp"
 #include "orte_glue/radixft/launch_key.hpp"
 
+#include <exception>
 #include <sstream>
 
 namespace ft::radixft {
@@ -346,6 +347,37 @@ void Daemon::spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &d
     orte_show_help("help-errmgr-radixft.txt", topic, true, death.who.vpid,
                    host_name(death.host).c_str(), death.exit_code);
     orte_plm.terminate_job(job.jobid);
+}
+
+void Daemon::mind_callers() noexcept
+try {
+    if (over_ || orte_orteds_term_ordered || !session_) {
+        return;
+    }
+    const auto &dead = session_->deaths().known();
+    std::vector<std::pair<orte_job_t *, Rank>> lost;
+    for_every_job([&](orte_job_t &job) {
+        if (spawns_.refused(job.jobid)) {
+            return;
+        }
+        for (const Rank caller : spawns_.waits_for(job)) {
+            const auto first =
+                dead.lower_bound(caller.vpid == every_rank ? Rank{caller.jobid, 0} : caller);
+            if (first != dead.end() && first->first.jobid == caller.jobid &&
+                (caller.vpid == every_rank || first->first == caller)) {
+                lost.emplace_back(&job, first->first);
+                return;
+            }
+        }
+    });
+    for (const auto &[job, caller] : lost) {
+        spawns_.refuse(*job);
+        orte_show_help("help-errmgr-radixft.txt", "spawn-orphaned", true, caller.vpid,
+                       host_name(dead.at(caller).host).c_str());
+        orte_plm.terminate_job(job->jobid);
+    }
+} catch (const std::exception &) {
+    // Without memory they go on waiting.
 }
 
 bool Daemon::spawn_aborted(orte_job_t &job, orte_proc_t &rank) noexcept

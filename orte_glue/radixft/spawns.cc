@@ -1,5 +1,6 @@
 #include "orte_glue/radixft/spawns.hpp"
 
+#include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/daemon.hpp"
 #include "orte_glue/radixft/every_job.hpp"
 
@@ -11,9 +12,12 @@ namespace {
 
 /// The end of the key under which new ranks publish who they are (ompi/dpm/dpm.c).
 constexpr char their_key[] = ":connect";
+/// And of the key under which those do who spawn them.
+constexpr char callers_key[] = ":accept";
 /// What is in the keys of the numbers that they publish (ompi/communicator/comm_cid.c), and how the
 /// last one's goes on behind the port.
 constexpr char their_side[] = ":send:";
+constexpr char callers_side[] = ":recv:";
 constexpr char last_step[] = ":activate:";
 
 /// The port of the ranks that spawned a job; empty if they do not wait for it.
@@ -37,6 +41,25 @@ std::string parent_port(const orte_job_t &job)
         return std::string(text);
     }
     return {};
+}
+
+/// The ranks of a list of names as Open MPI publishes it: of each its name and its job's, and
+/// behind one that stands for all ranks of a job how many these are.
+std::vector<Rank> ranks_of(const char *list)
+{
+    std::vector<Rank> ranks;
+    char **const words = opal_argv_split(list, ':');
+    for (int i = 0, count = opal_argv_count(words); i + 1 < count; i += 2) {
+        opal_process_name_t name;
+        if (opal_convert_string_to_process_name(&name, words[i]) != OPAL_SUCCESS) {
+            break;
+        }
+        const bool all = name.vpid == OPAL_VPID_WILDCARD;
+        ranks.push_back({name.jobid, all ? every_rank : name.vpid});
+        i += all ? 1 : 0;
+    }
+    opal_argv_free(words);
+    return ranks;
 }
 
 template <typename T>
@@ -130,21 +153,23 @@ bool Spawns::published(opal_buffer_t *message)
         return true;
     }
     const orte_job_t *const job = orte_get_job_data_object(owner.jobid);
-    if (job == nullptr || job->originator.jobid == ORTE_JOBID_INVALID) {
-        return true;
-    }
-    const std::string port = parent_port(*job);
+    const std::string port = job == nullptr || job->originator.jobid == ORTE_JOBID_INVALID
+                                 ? std::string()
+                                 : parent_port(*job);
     opal_value_t *value = nullptr;
     while (take(*message, value, OPAL_VALUE)) {
         const std::string key = value->key == nullptr ? "" : value->key;
+        callers_published(key, *value);
         OBJ_RELEASE(value);
-        const bool names = key == port + their_key;
-        const bool number = key.starts_with(port + ':') && key.find(their_side) != key.npos;
+        const bool names = !port.empty() && key == port + their_key;
+        const bool number =
+            !port.empty() && key.starts_with(port + ':') && key.find(their_side) != key.npos;
         if ((names || number) && refused(owner.jobid)) {
             return false;
         }
         if (names) {
             called_.insert(owner.jobid);
+            Callbacks::later([] { Daemon::get().mind_callers(); });
         } else if (number) {
             told_[port] = key;
             if (key.starts_with(port + last_step)) {
@@ -153,6 +178,18 @@ bool Spawns::published(opal_buffer_t *message)
         }
     }
     return true;
+}
+
+/// Any rank may: a job that was spawned may spawn another, and one that accepts does the same.
+void Spawns::callers_published(const std::string &key, const opal_value_t &value)
+{
+    if (key.ends_with(callers_key) && value.type == OPAL_STRING && value.data.string != nullptr) {
+        callers_[key.substr(0, key.size() + 1 - sizeof callers_key)] = ranks_of(value.data.string);
+        Callbacks::later([] { Daemon::get().mind_callers(); });
+    } else if (const auto last = key.find(last_step);
+               last != key.npos && key.find(callers_side) != key.npos) {
+        let_in_.insert(key.substr(0, last));
+    }
 }
 
 void Spawns::looked_up(opal_buffer_t *message)
@@ -212,6 +249,18 @@ bool Spawns::awaited(const orte_job_t &job)
 {
     return watching_ && job.originator.jobid != ORTE_JOBID_INVALID &&
            !through_.contains(job.jobid) && !parent_port(job).empty();
+}
+
+std::vector<Rank> Spawns::waits_for(const orte_job_t &job)
+{
+    const std::string port = job.originator.jobid == ORTE_JOBID_INVALID ? "" : parent_port(job);
+    if (!watching_ || port.empty() || !called_.contains(job.jobid) || let_in_.contains(port)) {
+        return {};
+    }
+    const auto callers = callers_.find(port);
+    return callers != callers_.end()
+               ? callers->second
+               : std::vector<Rank>{{job.originator.jobid, job.originator.vpid}};
 }
 
 bool Spawns::refuse(orte_job_t &job)

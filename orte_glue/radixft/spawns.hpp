@@ -13,14 +13,21 @@
 /// the new ranks what ends that soonest: 1 is the smallest proposal of an id, and "agreed". The
 /// call succeeds, and what is sent to its ranks fails, since all of them are dead: mpirun ends
 /// those that are left.
+///
+/// The same the other way round: new ranks wait in MPI_Init for what those who spawn them publish.
+/// When one of these dies that has not let them through, mpirun gives the new ones up: the others
+/// fail (they would wait for the dead), and what began for nothing ends.
 #pragma once
 
 #include "orte_glue/orte_prelude.hpp"
+
+#include "orte_glue/radixft/types.hpp"
 
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace ft::radixft {
 
@@ -42,17 +49,25 @@ class Spawns {
     bool refuse(orte_job_t &job);
     bool refused(std::uint32_t jobid) const { return refused_.contains(jobid); }
 
+    /// The ranks that spawned this job, if it has come as far as to wait for them and not all that
+    /// it waits for is published; a vpid of `every_rank` stands for all of a job. As long as they
+    /// have not told who they are, the one that asked the runtime. Empty in any other case.
+    std::vector<Rank> waits_for(const orte_job_t &job);
+
   private:
     static void on_message(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
                            orte_rml_tag_t tag, void *data) noexcept;
     bool wanted(opal_buffer_t *message);
     bool published(opal_buffer_t *message);
+    void callers_published(const std::string &key, const opal_value_t &value);
     void looked_up(opal_buffer_t *message);
     void stand_in(const std::string &port);
 
     bool watching_ = false;
-    std::set<std::uint32_t> called_;           ///< jobs that have published
-    std::set<std::uint32_t> through_;          ///< jobs that have published all that is waited for
+    std::set<std::uint32_t> called_;  ///< jobs that have published
+    std::set<std::uint32_t> through_; ///< jobs that have published all that is waited for
+    std::map<std::string, std::vector<Rank>> callers_; ///< by port
+    std::set<std::string> let_in_;             ///< ports at which the callers have published all
     std::map<std::string, std::string> asked_; ///< by port: the last number looked up
     std::map<std::string, std::string> told_;  ///< by port: the last number published
     std::set<std::uint32_t> refused_;          ///< jobs of which that is not waited for any more

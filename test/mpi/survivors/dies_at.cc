@@ -60,6 +60,14 @@ int PMIx_Publish(const void *info, std::size_t count)
     return rc;
 }
 
+int PMIx_Spawn(const void *info, std::size_t infos, const void *programs, std::size_t count,
+               char *name)
+{
+    pass(Point::spawn);
+    return next<decltype(PMIx_Spawn)>("libpmix.so.2", "PMIx_Spawn")(info, infos, programs, count,
+                                                                    name);
+}
+
 int PMIx_Connect(const void *procs, std::size_t count, const void *info, std::size_t infos)
 {
     pass(Point::connect);

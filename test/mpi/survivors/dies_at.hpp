@@ -1,4 +1,5 @@
-/// A rank that ends itself at a point of MPI_Init that cannot be hit from outside.
+/// A rank that ends itself at a point of MPI_Init, or of a call that joins two jobs, which cannot
+/// be hit from outside.
 #pragma once
 
 #include <string>
@@ -8,7 +9,8 @@ namespace dies_at {
 /// The points, in the order in which new ranks come by, after the modex: the addresses of the new
 /// ones are published (by rank 0 alone), the two jobs are to be connected, they are, their
 /// communicator is to have its context id, and to be activated.
-enum class Point { none, published, connect, connected, context_id, activate };
+/// Of ranks that call MPI_Comm_spawn: the new ones are to be started (by the root alone).
+enum class Point { none, published, connect, connected, context_id, activate, spawn };
 
 /// From now on the process kills itself at `point`, after it has said "dies" in `fifo`, if it has
 /// rank `rank` among the new ones.

@@ -35,6 +35,11 @@ void take_from_board() noexcept;
 bool start_self_check() noexcept;
 void stop_self_check() noexcept;
 
+/// In a rank: takes the place of the runtime's PMIx_Connect, and gives it back. From init,
+/// finalize.
+void connect_by_oneself() noexcept;
+void connect_as_usual() noexcept;
+
 /// What a state of failure of a local rank says about how it died; false for states in which it has
 /// not failed (it had finalized, or was ended by command).
 bool failed_rank(const orte_proc_t &rank, orte_proc_state_t state);

@@ -146,6 +146,7 @@ int init() noexcept
         opal_progress_register(look_at_board);
     }
     convert_name = std::exchange(opal_convert_string_to_process_name, convert_name_or_refuse);
+    connect_by_oneself();
     return ORTE_SUCCESS;
 }
 
@@ -166,6 +167,7 @@ void stop_runtime_thread() noexcept
 
 int finalize() noexcept
 {
+    connect_as_usual();
     if (convert_name != nullptr) {
         opal_convert_string_to_process_name = std::exchange(convert_name, nullptr);
     }

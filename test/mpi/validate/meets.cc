@@ -1,0 +1,108 @@
+// A rank dies at a point of a call that joins two jobs, or two parts of one: all that live return.
+//
+// usage: meets CALL VICTIM POINT WAY
+//
+// CALL is "spawn": all ranks spawn two, or "accept": the lower half of them accepts, the upper half
+// connects. Rank VICTIM dies at POINT (dies_at.hpp, by number) of it. WAY is "agreed": then the
+// call gives the communicator to all of a side that live, or to nobody; or "stock": Open MPI's call
+// alone, as of a program without the library, which has to return, no more.
+#include "check.hpp"
+
+#include "test/mpi/survivors/dies_at.hpp"
+
+#include <cstring>
+
+using namespace check;
+
+namespace {
+
+constexpr int children = 2;
+
+/// A spawned process, if it came through MPI_Init, hears of its parents' end, or is let go.
+int be_child(MPI_Comm parent)
+{
+    MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN);
+    int count = 0;
+    const int code = MPI_Comm_validate_all(parent, &count);
+    std::printf("child %d: class %d\n", me, code == MPI_SUCCESS ? 0 : class_of(code));
+    MPI_Finalize();
+    return 0;
+}
+
+struct Call {
+    bool spawns;
+    bool accepts;
+    bool agreed;
+    MPI_Comm side; ///< those who call it together
+};
+
+int join(const Call &call, char **argv, const char *port, MPI_Comm *fresh)
+{
+    if (call.spawns) {
+        return (call.agreed ? MPI_Comm_spawn : PMPI_Comm_spawn)(
+            argv[0], argv + 1, children, MPI_INFO_NULL, 0, call.side, fresh, MPI_ERRCODES_IGNORE);
+    }
+    if (call.accepts) {
+        return (call.agreed ? MPI_Comm_accept : PMPI_Comm_accept)(port, MPI_INFO_NULL, 0, call.side,
+                                                                  fresh);
+    }
+    return (call.agreed ? MPI_Comm_connect : PMPI_Comm_connect)(port, MPI_INFO_NULL, 0, call.side,
+                                                                fresh);
+}
+
+/// Whether this is so at all of a communicator that live.
+bool everywhere(MPI_Comm comm, bool here)
+{
+    int flag = here ? 1 : 0;
+    const int code = MPIX_Comm_agree(comm, &flag);
+    that(code == MPI_SUCCESS || class_of(code) == MPIX_ERR_PROC_FAILED, "agree: %d", code);
+    return flag == 1;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    MPI_Comm parent = MPI_COMM_NULL;
+    MPI_Comm_get_parent(&parent);
+    if (parent != MPI_COMM_NULL) {
+        return be_child(parent);
+    }
+    const int victim = std::atoi(argv[2]);
+    Call call{};
+    call.spawns = std::strcmp(argv[1], "spawn") == 0;
+    call.accepts = me < size / 2;
+    call.agreed = std::strcmp(argv[4], "agreed") == 0;
+    MPI_Comm_split(MPI_COMM_WORLD, call.spawns || call.accepts ? 0 : 1, me, &call.side);
+    MPI_Comm_set_errhandler(call.side, MPI_ERRORS_RETURN);
+    char port[MPI_MAX_PORT_NAME] = "";
+    if (me == 0 && !call.spawns) {
+        MPI_Open_port(MPI_INFO_NULL, port);
+    }
+    MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (me == victim) {
+        dies_at::arm(static_cast<dies_at::Point>(std::atoi(argv[3])), argv[2], "");
+    }
+    MPI_Comm fresh = MPI_COMM_NULL;
+    const int code = join(call, argv, port, &fresh);
+    const bool here = code == MPI_SUCCESS;
+    std::printf("rank %d returned, class %d\n", me, here ? 0 : class_of(code));
+    std::fflush(stdout);
+    if (me == victim) {
+        return 1; // it was not to come here
+    }
+    that(here == (fresh != MPI_COMM_NULL), "the handle and the code differ");
+    hear_of(MPI_COMM_WORLD, {victim});
+    if (call.agreed) {
+        const bool all = everywhere(call.side, here);
+        const bool none = everywhere(call.side, !here);
+        that(all != none, "some have a communicator, and some have not");
+    }
+    int count = -1;
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "MPI_Comm_validate_all");
+    that(count == 1, "%d failures", count);
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "MPI_Barrier");
+    return finish();
+}
