@@ -18,8 +18,10 @@ from fttap import check, main  # noqa: E402
 
 DEADLINE = 100
 RAIL = ("n1", "0")
+OTHER = ("n1", "1")
 FLAPS = 3
 NEVER_MS = 3600000
+MANY = 40  # path_retries: seconds until a silent rail is given up
 HOLD_MS = 300
 RANKS = (0, 1)
 DR = {"pml": "dr", "btl": "tcp,self", "pml_dr_verbose": 1, "pml_dr_stats": 2,
@@ -48,9 +50,9 @@ class Change:
 class Flapping:
     """hashring on two hosts with two rails, the first of which flaps."""
 
-    def __init__(self, cluster, hold_down_ms):
+    def __init__(self, cluster, hold_down_ms, **more):
         self.cluster = cluster
-        settings = dict(DR, pml_dr_hold_down_ms=hold_down_ms)
+        settings = dict(DR, pml_dr_hold_down_ms=hold_down_ms, **more)
         self.story = ftring.Story(cluster, settings, DEADLINE, kinds="bulk,storm", ranks=len(RANKS),
                                   paths=True)
         self.path = {}  # each rank's name of the path over the rail that flaps
@@ -62,10 +64,13 @@ class Flapping:
     def __exit__(self, *_):
         self.story.close()
 
+    def all_changes(self):
+        """What became of all paths, in order."""
+        return [Change(m) for m in CHANGE.finditer(self.story.run.err)]
+
     def changes(self, rank):
         """What became of the rank's path over the rail that flaps, in order."""
-        found = [Change(m) for m in CHANGE.finditer(self.story.run.err)]
-        return [c for c in found if c.rank == rank and c.path == self.path.get(rank, c.path)]
+        return [c for c in self.all_changes() if c.rank == rank and c.path == self.path.get(rank, c.path)]
 
     def await_changes(self, seen, wanted):
         """Wait until each rank has printed, behind what was seen, a change for which wanted() holds."""
@@ -168,6 +173,23 @@ def comes_back_after_resets():
     comes_back("reset", taken_out, 2)
 
 
+def carries_as_a_last_resort():
+    """a rail in its hold-down carries at once what the other one does not any more, and stays held down"""
+    with ftcluster.Cluster(hosts=2) as cluster, \
+            Flapping(cluster, NEVER_MS, pml_dr_path_retries=MANY) as run:
+        run.cut("drop", down)
+        run.heal(probing)
+        cluster.tool("cut", *OTHER, "--how", "drop")
+        run.story.goes_on(3)
+        doubted = [c for c in run.all_changes() if c.after == "suspect" and c.path not in run.path.values()]
+        check(doubted, "nobody noticed that the other rail was cut")
+        for rank in RANKS:
+            check(not any(c.taken_back for c in run.changes(rank)),
+                  f"rank {rank} went on only when it had taken back the rail")
+        cluster.tool("heal", *OTHER)
+        run.finish()
+
+
 def used_at_once():
     """without hold-down a rail that flaps is used again each time"""
     with ftcluster.Cluster(hosts=2) as cluster, Flapping(cluster, 0) as run:
@@ -182,4 +204,5 @@ def used_at_once():
 
 
 if __name__ == "__main__":
-    main([held_down, comes_back_after_silence, comes_back_after_resets, used_at_once])
+    main([held_down, comes_back_after_silence, comes_back_after_resets, carries_as_a_last_resort,
+          used_at_once])

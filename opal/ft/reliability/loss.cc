@@ -81,7 +81,7 @@ LossReason Sender::judge(const FragmentRecord &record, base::Time now) const noe
                                                                             : LossReason::gap;
         }
     }
-    if (path.state != PathState::up && paths_.other_up(record.path) &&
+    if (path.state != PathState::up && paths_.other_ready(record.path) &&
         age_of(record, now) > paths_.rto(record.path) && !config_.disable_failover) {
         return LossReason::failover;
     }
@@ -147,13 +147,14 @@ PathId Sender::expire(Vfrag &v, base::Time now)
     const PathId path = v.fragments[index].path;
     v.ack_deadline_ = now + ack_timeout(v, path);
     paths_.on_timeout(path, now);
+    paths_.on_unanswered(path, now);
     doubt(v, index);
     mark_lost(v, index, LossReason::timeout);
     urgent_ = true; // its answer tells what is lost; until then all of that counts as in flight
     if (v.backoff_ > 1) {
         // The answer to the first try did not describe this VFRAG (an ack has room for some only),
         // or was lost. What is counted as in flight and is not must not keep a window full.
-        if (paths_[path].state != PathState::up && paths_.other_up(path)) {
+        if (paths_[path].state != PathState::up && paths_.other_ready(path)) {
             lose_old_on(v, path, LossReason::failover, now);
         } else if (paths_[path].info.unreliable) {
             lose_old_on(v, path, LossReason::timeout, now);
@@ -276,7 +277,7 @@ void Sender::expire_watchdog(Vfrag &v, base::Time now)
             blamed |= 1U << record.path;
             paths_.on_timeout(record.path, now);
         }
-        if (record.state == FragmentState::in_flight && paths_.other_up(record.path) &&
+        if (record.state == FragmentState::in_flight && paths_.other_ready(record.path) &&
             !config_.disable_failover) {
             mark_lost(v, index, LossReason::watchdog);
         }

@@ -9,26 +9,25 @@ namespace ft::reliability {
 
 namespace {
 
-/// Which paths go first: up, then suspect, then any that is not gone.
-int preference(PathState state)
+constexpr int no_preference = 4;
+
+/// Which paths go first: up, then what answers probes while its hold-down runs, then suspect, then
+/// any that is not gone.
+int preference(const Path &path)
 {
-    switch (state) {
+    switch (path.state) {
     case PathState::up:
         return 0;
-    case PathState::suspect:
-        return 1;
-    case PathState::down:
     case PathState::probing:
+        return path.confirms != 0 ? 1 : 3;
+    case PathState::suspect:
         return 2;
+    case PathState::down:
+        return 3;
     case PathState::gone:
         break;
     }
-    return 3;
-}
-
-void saturating_increment(std::uint8_t &value)
-{
-    value = static_cast<std::uint8_t>(value + (value != 0xff ? 1 : 0));
+    return no_preference;
 }
 
 /// A path's bandwidth is believed for so long without a new measurement, so that load follows a
@@ -48,8 +47,6 @@ constexpr base::Duration relax_interval = base::Duration::from_s(5);
 /// fragments lost and two ranks to a core took 35 s with 16, 23 s with 4; both repeat as little
 /// needlessly.
 constexpr int most_allowance = 4;
-/// A probe that was sent so many stamps ago (69 s) is forgotten.
-constexpr std::uint32_t longest_trip = 1U << 30;
 
 } // namespace
 
@@ -112,11 +109,11 @@ bool PathSet::far_ahead(const Path &path, std::uint64_t bytes) const noexcept
 
 PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) const noexcept
 {
-    int best_class = 3;
+    int best_class = no_preference;
     for (const Path &path : paths_) {
-        best_class = std::min(best_class, preference(path.state));
+        best_class = std::min(best_class, preference(path));
     }
-    if (best_class == 3) {
+    if (best_class == no_preference) {
         return no_path;
     }
     PathId best = no_path;
@@ -124,7 +121,7 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
     bool best_avoided = false;
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
-        if (preference(path.state) != best_class || !has_room(path, bytes, urgent) ||
+        if (preference(path) != best_class || !has_room(path, bytes, urgent) ||
             (path.state == PathState::up && !urgent && far_ahead(path, bytes))) {
             continue;
         }
@@ -150,22 +147,22 @@ PathId PathSet::pick_control(PathId wanted, std::uint64_t turn) const noexcept
     if (wanted < paths_.size() && usable(paths_[wanted])) {
         return wanted;
     }
-    int best_class = 3;
+    int best_class = no_preference;
     unsigned count = 0;
     for (const Path &path : paths_) {
-        const int its_class = usable(path) ? preference(path.state) : 3;
+        const int its_class = usable(path) ? preference(path) : no_preference;
         if (its_class < best_class) {
             best_class = its_class;
             count = 0;
         }
         count += its_class == best_class ? 1 : 0;
     }
-    if (best_class == 3) {
+    if (best_class == no_preference) {
         return no_path;
     }
     turn %= count;
     PathId id = 0;
-    while (!usable(paths_[id]) || preference(paths_[id].state) != best_class || turn-- != 0) {
+    while (!usable(paths_[id]) || preference(paths_[id]) != best_class || turn-- != 0) {
         ++id;
     }
     return id;
@@ -175,6 +172,18 @@ bool PathSet::other_up(PathId except) const noexcept
 {
     for (PathId id = 0; id < paths_.size(); ++id) {
         if (id != except && paths_[id].state == PathState::up) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool PathSet::other_ready(PathId except) const noexcept
+{
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        const Path &path = paths_[id];
+        if (id != except && (path.state == PathState::up ||
+                             (path.state == PathState::probing && path.confirms != 0))) {
             return true;
         }
     }
@@ -310,9 +319,18 @@ void PathSet::on_timeout(PathId id, base::Time now)
     }
     if (path.state == PathState::up) {
         change(id, PathState::suspect, now);
+        seek(now);
     }
     if (path.state == PathState::suspect && path.strikes >= config_.path_retries && other_up(id)) {
         change(id, PathState::down, now);
+    }
+}
+
+void PathSet::on_unanswered(PathId id, base::Time now)
+{
+    if (paths_[id].state == PathState::probing && !config_.disable_failover) {
+        change(id, PathState::down, now);
+        seek(now);
     }
 }
 
@@ -342,6 +360,7 @@ void PathSet::come_alive(PathId id, base::Time now)
 void PathSet::on_error(PathId id, base::Time now)
 {
     change(id, PathState::gone, now);
+    seek(now);
 }
 
 void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
@@ -425,115 +444,11 @@ void PathSet::revive(PathId id, base::Time now)
     path.next_probe = now + rto(id);
 }
 
-void PathSet::rest() noexcept
-{
-    for (Path &path : paths_) {
-        path.probe_due = false;
-        path.probe_in_flight = false;
-        path.next_probe = base::Time::never();
-    }
-}
-
-void PathSet::stop_resting(base::Time now) noexcept
-{
-    for (PathId id = 0; id < paths_.size(); ++id) {
-        Path &path = paths_[id];
-        if (path.state != PathState::up && path.state != PathState::gone &&
-            path.next_probe.is_never()) {
-            path.probe_due = true;
-            path.next_probe = now + rto(id);
-        }
-    }
-}
-
 void PathSet::release(PathId id, base::Time sent_at) noexcept
 {
     Path &path = paths_[id];
     if (sent_at >= path.revived_at && path.held > 0) {
         --path.held;
-    }
-}
-
-PathId PathSet::probe_wanted() const noexcept
-{
-    for (PathId id = 0; id < paths_.size(); ++id) {
-        if (paths_[id].probe_due && !paths_[id].blocked) {
-            return id;
-        }
-    }
-    return no_path;
-}
-
-std::uint32_t PathSet::nonce_at(base::Time now) noexcept
-{
-    return std::max(static_cast<std::uint32_t>(now.ns() >> stamp_shift), 1U);
-}
-
-void PathSet::on_probe_sent(PathId id, std::uint32_t nonce, base::Time now)
-{
-    Path &path = paths_[id];
-    path.probe_due = false;
-    path.probe_in_flight = true;
-    path.looked = false;
-    path.probe_nonce = nonce;
-    if (nonce - path.answered_nonce > longest_trip) {
-        path.answered_nonce = nonce - longest_trip;
-    }
-    // The answer is awaited for one (backed-off) timeout; a path that is down is tried at its own
-    // pace, and waited for for longer where answers take longer.
-    const int doublings = std::min<int>(path.timeouts, 6);
-    base::Duration wait = std::min(rto(id) * (std::int64_t{1} << doublings), config_.rto_max);
-    if (path.state == PathState::down || path.state == PathState::probing) {
-        wait = std::max(wait, probe_patience(path));
-    }
-    path.next_probe =
-        now + (path.state == PathState::down ? std::max(wait, config_.probe_interval) : wait);
-    ++counters->probes_sent;
-}
-
-base::Duration PathSet::probe_patience(const Path &path) noexcept
-{
-    return base::Duration::from_ns(std::int64_t{path.probe_trip} << stamp_shift) * 2;
-}
-
-void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
-{
-    Path &path = paths_[id];
-    if (serial_diff(nonce, path.answered_nonce) <= 0 || serial_diff(nonce, path.probe_nonce) > 0) {
-        return; // for the second time, or of a probe from before it went down
-    }
-    path.answered_nonce = nonce;
-    path.probe_trip = std::max(nonce_at(now) - nonce, path.probe_trip / 2);
-    if (nonce == path.probe_nonce) {
-        path.probe_in_flight = false;
-    } else if (path.probe_in_flight) {
-        // Late, but the path carries. The next answer will be late, too.
-        path.next_probe = std::max(path.next_probe, now + probe_patience(path));
-    }
-    path.last_ack = now;
-    last_alive_ = now;
-    path.timeouts = 0;
-    path.strikes = 0;
-    switch (path.state) {
-    case PathState::suspect:
-        change(id, PathState::up, now);
-        break;
-    case PathState::down:
-        change(id, PathState::probing, now);
-        [[fallthrough]];
-    case PathState::probing:
-        saturating_increment(path.confirms);
-        if (path.confirms >= config_.probe_confirm &&
-            (now >= path.down_since + hold_down(path) || !other_carries(id))) {
-            change(id, PathState::up, now);
-        } else if (!path.probe_in_flight) {
-            const base::Duration pace = config_.probe_interval / 4;
-            path.next_probe = now + std::max(pace, base::Duration::from_us(1));
-        }
-        break;
-    case PathState::up:
-    case PathState::gone:
-        break;
     }
 }
 

@@ -20,6 +20,11 @@ inline constexpr PathId no_path = 0xff;
 enum class PathState : std::uint8_t { up, suspect, down, probing, gone };
 [[nodiscard]] const char *to_string(PathState state) noexcept;
 
+inline void saturating_increment(std::uint8_t &value) noexcept
+{
+    value = static_cast<std::uint8_t>(value + (value != 0xff ? 1 : 0));
+}
+
 /// What the layer above knows of a path when it adds it.
 struct PathInfo {
     double bandwidth = 0.1;   ///< bytes per ns, first guess, > 0
@@ -96,10 +101,10 @@ class PathSet {
     [[nodiscard]] Path &operator[](PathId id) noexcept { return paths_[id]; }
     [[nodiscard]] const Path &operator[](PathId id) const noexcept { return paths_[id]; }
 
-    /// The path that would deliver `bytes` earliest: up ones first, else suspect ones, else (last
-    /// resort) any that is not gone; never a blocked or full one. \param avoid a path to take only
-    /// if there is no other in the best class; no_path for none \param urgent beyond a congestion
-    /// window, too
+    /// The path that would deliver `bytes` earliest: up ones first, else those that answer probes
+    /// while their hold-down runs, else suspect ones, else any that is not gone; never a blocked or
+    /// full one. \param avoid a path to take only if there is no other in the best class; no_path
+    /// for none \param urgent beyond a congestion window, too
     [[nodiscard]] PathId pick(std::uint64_t bytes, PathId avoid, bool urgent = false) const noexcept
     {
         if (paths_.size() != 1) {
@@ -118,6 +123,9 @@ class PathSet {
     void keep_pace(base::Time now) noexcept;
     /// True if a path other than `except` is up.
     [[nodiscard]] bool other_up(PathId except) const noexcept;
+    /// True if a path other than `except` is up, or answers probes while its hold-down runs: data
+    /// need not wait for what is in doubt.
+    [[nodiscard]] bool other_ready(PathId except) const noexcept;
     /// True when no path is left but gone ones.
     [[nodiscard]] bool all_gone() const noexcept;
     /// All are up, or gone for good.
@@ -145,6 +153,9 @@ class PathSet {
     [[nodiscard]] base::Duration watchdog(PathId id) const noexcept;
 
     void on_timeout(PathId id, base::Time now); ///< ACK timer or watchdog blamed this path
+    /// The ACK timer of what was sent over this path expired: for one that is tried before its
+    /// hold-down is over this is as good as a lost probe.
+    void on_unanswered(PathId id, base::Time now);
     /// An acknowledgement of something sent over this path.
     void on_alive(PathId id, base::Time now)
     {
@@ -232,6 +243,8 @@ class PathSet {
     [[nodiscard]] PathId pick_of_several(std::uint64_t bytes, PathId avoid,
                                          bool urgent) const noexcept;
     void change(PathId id, PathState to, base::Time now);
+    /// When no path is ready, those that are down are asked at once whether they still are.
+    void seek(base::Time now) noexcept;
     /// One that was not up carried something.
     void come_alive(PathId id, base::Time now);
     void measure(PathId id, std::uint64_t bytes, base::Time now);

@@ -110,6 +110,7 @@ bool Endpoint::submit_some()
         v.message = queue_.front();
         v.number = message.submitted;
         v.outstanding = true;
+        v.submitted_at = now();
         ++v.generation;
         message.pieces[v.number].count = static_cast<std::uint8_t>(count);
         message.pieces[v.number].submitted = true;

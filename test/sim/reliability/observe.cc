@@ -248,6 +248,19 @@ void Endpoint::check_unreachable()
     }
 }
 
+void Endpoint::check_patience()
+{
+    // What a transport that does not move holds is handed back later than it is acknowledged.
+    for (const SimVfrag *v : outstanding_) {
+        const base::Duration took = now() - v->submitted_at;
+        if (!v->vfrag.acknowledged() && took > world_.plan.patience) {
+            world_.breach(Breach::liveness,
+                          "VFRAG %u is not acknowledged after %.6f s, though a path carries",
+                          v->vfrag.sequence(), took.seconds());
+        }
+    }
+}
+
 void Endpoint::check_cheap()
 {
     const Config &c = world_.plan.config;
@@ -266,6 +279,9 @@ void Endpoint::check_cheap()
             world_.breach(Breach::window, "%u descriptors are on path %u", peer_.paths()[path].held,
                           path);
         }
+    }
+    if (world_.plan.patience != base::Duration::max()) {
+        check_patience();
     }
     if (peer_.unreachable() && !was_unreachable_) {
         check_unreachable();

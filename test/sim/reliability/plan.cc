@@ -322,6 +322,74 @@ void draw_far(Plan &plan)
     }
 }
 
+/// In some runs one path flaps, so that it would be held down for long, and the other dies once the
+/// first is back: nothing waits for longer than a timer and a way take. From a generator of its
+/// own, too.
+void draw_last_resort(Plan &plan)
+{
+    Rng rng(plan.seed ^ 0x7265736f7274);
+    if (plan.processes.size() != 2 || plan.messages.empty() || !rng.chance(0.04)) {
+        return;
+    }
+    reliability::Config &c = plan.config;
+    c.window_bytes = 1024ULL * 1024;
+    c.window_vfrags = 256;
+    c.path_depth = 64;
+    c.rto_initial = c.rto_min = 1_ms;
+    c.ack_delay = 20_us;
+    c.rto_max = 300_ms;
+    c.give_up = 20_s;
+    c.path_retries = 5;
+    c.hold_down = any_of(rng, std::array{1_s, 10_s});
+    c.reorder_bytes = std::uint64_t{256} * 1024;
+    for (ProcessPlan &process : plan.processes) {
+        process.busy_from = Time::never();
+        process.unknown_arrival = 0;
+    }
+    plan.calm = false;
+    const Duration latency = any_of(rng, std::array{1_us, 20_us, 100_us});
+    PairPlan &pair = plan.pairs.front();
+    pair.declared_dead.fill(Time::never());
+    pair.links.resize(2);
+    for (LinkPlan &link : pair.links) {
+        link.latency = latency;
+        link.bandwidth = 1;
+        link.fifo = true;
+        link.faults.fill(Faults{});
+        link.transport.fill(Transport{});
+        link.max_fragment_bytes = c.fragment_bytes;
+        link.unreliable = false;
+        link.queue_bytes = 0;
+        link.death = rng.chance(0.5) ? Death::silent : Death::silent_stuck;
+        link.pending = {};
+    }
+    LinkPlan &flaps = pair.links[rng.below(2)];
+    LinkPlan &last = &flaps == pair.links.data() ? pair.links[1] : pair.links[0];
+    flaps.dies_at = Time{} + between(rng, 1_ms, 3_ms);
+    flaps.dead_for = any_of(rng, std::array{3_ms, 40_ms, 90_ms});
+    flaps.deaths = static_cast<unsigned>(rng.between(1, 3));
+    last.dies_at = flaps.dies_at + flaps.dead_for * (2 * flaps.deaths - 1) +
+                   any_of(rng, std::array{10_us, 5_ms, 150_ms});
+    last.dead_for = rng.chance(0.5) ? Duration::max() : Duration{1_s};
+    last.deaths = 1;
+    plan.heal_at = last.dies_at;
+    plan.patience = (c.rto_min + c.ack_delay + latency * 6) * 6;
+    plan.messages.clear();
+    const bool both = rng.chance(0.5);
+    const Duration until = last.dies_at - Time{} + 50_ms;
+    for (Duration at{}; at < until; at = at + between(rng, 50_us, 1_ms)) {
+        MessagePlan m;
+        m.from = both ? static_cast<unsigned>(rng.below(2)) : 0;
+        m.to = 1 - m.from;
+        m.at = Time{} + at;
+        m.ordered = rng.chance(0.5);
+        m.fragment_bytes = c.fragment_bytes;
+        m.length = m.ordered ? 16 : std::uint64_t{c.fragment_bytes} * rng.between(1, 4);
+        m.upper_bytes = 16;
+        plan.messages.push_back(m);
+    }
+}
+
 void draw_messages(Plan &plan, Rng &rng)
 {
     const auto wanted = rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 40);
@@ -443,6 +511,7 @@ Plan make_plan(std::uint64_t seed, Mutant mutant)
     draw_datagrams(plan);
     draw_late(plan);
     draw_far(plan);
+    draw_last_resort(plan);
     apply(plan, mutant);
     return plan;
 }

@@ -125,6 +125,8 @@ struct Plan {
     std::vector<MessagePlan> messages;
     base::Time heal_at{}; ///< faults end, dead links that are to return do
     bool calm = false;    ///< nothing is lost, and no path is slow: only processes are late
+    base::Duration patience =
+        base::Duration::max(); ///< a VFRAG is acknowledged so long after it was submitted at last
 };
 
 /// The mechanism that a mutant lacks.

@@ -48,7 +48,8 @@ struct SimVfrag {
     std::uint32_t message = 0;
     std::uint32_t number = 0; ///< in its message
     std::uint32_t generation = 0;
-    unsigned descriptors = 0; ///< with the transports, as the simulator knows it
+    unsigned descriptors = 0;  ///< with the transports, as the simulator knows it
+    base::Time submitted_at{}; ///< own clock
     bool outstanding = false;
 
     [[nodiscard]] std::uint64_t mask_of(reliability::FragmentState state) const;
@@ -159,6 +160,7 @@ class Endpoint {
     void on_control(const reliability::FragHeader &header, Packet &packet,
                     reliability::PathId arrival);
     void check_cheap();
+    void check_patience();
     void check_unreachable();
     void count_acknowledgement(const reliability::FragHeader &header,
                                const reliability::AckBody *body);

@@ -1,0 +1,138 @@
+// Data never waits while a path could carry it.
+#include "test/unit/cmocka.hpp"
+#include "test/unit/reliability/path_fixture.hpp"
+
+using namespace ft::test;
+
+namespace {
+
+/// Nothing is up: what answers probes is taken before what is in doubt, however long it would be
+/// held down; it stays held down, and is left again as soon as it does not answer.
+void a_hold_down_keeps_no_data_waiting(void **)
+{
+    std::array<PathId, 5> picked{};
+    PathId control = no_path;
+    PathState held = PathState::up;
+    PathState left = PathState::up;
+    PathId asked = no_path;
+    {
+        Config c = quick_config();
+        c.hold_down = 10_s;
+        Fixture f(3, c);
+        f.set.on_error(2, f.now); // takes no part
+        f.take_down(0, 1);
+        picked[0] = f.set.pick(100, no_path); // 1 is up
+        f.now += 1_us;
+        f.answer(0, f.probe(0), 10_us);
+        picked[1] = f.set.pick(100, no_path);
+        f.time_out(1);
+        picked[2] = f.set.pick(100, no_path);
+        control = f.set.pick_control(2, 0);
+        f.set.on_alive(0, f.now += 1_us);
+        held = f.set[0].state;
+        f.set.on_unanswered(0, f.now);
+        left = f.set[0].state;
+        picked[3] = f.set.pick(100, no_path);
+        f.set[1].probe_due = false;
+        asked = f.set.probe_wanted();
+        f.now += 1_us;
+        f.answer(0, f.probe(0), 10_us);
+        picked[4] = f.set.pick(100, no_path);
+    }
+    assert_int_equal(picked[0], 1);
+    assert_int_equal(picked[1], 1);
+    assert_int_equal(picked[2], 0);
+    assert_int_equal(control, 0);
+    assert_int_equal(held, PathState::probing);
+    assert_int_equal(left, PathState::down);
+    assert_int_equal(picked[3], 1);
+    assert_int_equal(asked, 0);
+    assert_int_equal(picked[4], 0);
+}
+
+/// What is down is not left alone until its next probe when the last path that is up comes into
+/// doubt, or goes: it may be back, and nobody knows.
+void what_is_down_is_asked_when_nothing_is_ready(void **)
+{
+    std::array<PathId, 4> asked{};
+    {
+        Fixture f(2);
+        f.take_down(0, 1);
+        asked[0] = f.set.probe_wanted();
+        f.time_out(1);
+        f.set[1].probe_due = false;
+        asked[1] = f.set.probe_wanted();
+    }
+    {
+        Fixture f(2);
+        f.take_down(0, 1);
+        asked[2] = f.set.probe_wanted();
+        f.set.on_error(1, f.now);
+        asked[3] = f.set.probe_wanted();
+    }
+    assert_int_equal(asked[0], no_path);
+    assert_int_equal(asked[1], 0);
+    assert_int_equal(asked[2], no_path);
+    assert_int_equal(asked[3], 0);
+}
+
+/// One path is held down for an hour, the other goes silent: a message takes a timer and a way.
+void a_message_takes_the_path_in_its_hold_down(void **)
+{
+    Duration took{};
+    PathState held = PathState::up;
+    bool was_down = false;
+    Duration bound{};
+    {
+        Config c = quick_config();
+        c.hold_down = 3600_s;
+        Two two(2, c);
+        bound = (c.rto_min + c.ack_delay) * 2;
+        std::array<bool, 2> passes{true, true};
+        const auto say = [&](Duration step) {
+            for (auto *from : {&two.a, &two.b}) {
+                auto frames = from->pump(two.now);
+                std::erase_if(frames, [&](const Frame &frame) { return !passes[frame.path]; });
+                two.now += step;
+                (from == &two.a ? two.b : two.a).take_all(frames, two.now);
+            }
+        };
+        const auto exchange = [&](Duration span) {
+            for (const Time end = two.now + span; two.now < end;) {
+                (void)two.a.submit(true, 8, 1024, two.now);
+                say(10_us);
+                say(10_us);
+            }
+        };
+        exchange(1_ms);
+        passes[0] = false;
+        exchange(80_ms);
+        was_down = two.a.peer.paths()[0].state == PathState::down;
+        passes[0] = true;
+        exchange(80_ms);
+        held = two.a.peer.paths()[0].state;
+        passes[1] = false;
+        const std::size_t before = two.a.done.size();
+        const Time start = two.now;
+        (void)two.a.submit(true, 8, 1024, two.now);
+        while (two.a.done.size() == before && two.now - start < 1_s) {
+            say(10_us);
+        }
+        took = two.now - start;
+    }
+    assert_true(was_down);
+    assert_int_equal(held, PathState::probing);
+    assert_true(took < bound);
+}
+
+} // namespace
+
+int main()
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_hold_down_keeps_no_data_waiting),
+        cmocka_unit_test(what_is_down_is_asked_when_nothing_is_ready),
+        cmocka_unit_test(a_message_takes_the_path_in_its_hold_down),
+    };
+    return cmocka_run_group_tests_name("last_resort", tests, nullptr, nullptr);
+}
