@@ -14,9 +14,9 @@ namespace ft::reliability {
 inline constexpr std::byte brief_mark{6};
 inline constexpr std::size_t brief_bytes = 48;       ///< before the payload
 inline constexpr std::size_t brief_upper_place = 32; ///< where the 8 bytes of upper header stand
-/// A payload of 8 bytes makes, with the 8 of vader's own header, the size of a cache line, 64; this
-/// makes twice that.
-inline constexpr std::size_t most_brief_payload = 72;
+/// A payload of 8 bytes makes, with the 8 of vader's own header, the size of a cache line, 64. The
+/// largest is what transports over shared memory send at once.
+inline constexpr std::size_t most_brief_payload = 4096;
 
 [[nodiscard]] inline bool is_brief(std::span<const std::byte> fragment) noexcept
 {

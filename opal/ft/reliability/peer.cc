@@ -161,15 +161,13 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
     return true;
 }
 
-base::Time Peer::sent_express(Vfrag &v, PathId path, std::uint32_t stamp, bool checksummed,
-                              base::Time now)
+base::Time Peer::sent_express(Vfrag &v, PathId path, std::uint32_t stamp, base::Time now)
 {
     const bool was_idle = sender_.idle();
     if (was_idle) {
         silent_since_ = std::max(silent_since_, now);
     }
     sender_.submit_sent(v, path, stamp, now);
-    took_along(checksummed);
     const base::Time first = std::min(v.ack_deadline(), sender_.question_at());
     return was_idle ? std::min(first, silent_since_ + config_.give_up) : first;
 }
@@ -204,7 +202,8 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
                                      t.header.has(flag_ack_wanted), now);
         }
         sender_.sent(t.choice, t.header.timestamp, complete, now);
-        took_along(t.header.has(flag_payload_checksummed));
+        counters_.fragments_checksummed += t.header.has(flag_payload_checksummed) ? 1 : 0;
+        took_along();
         break;
     case Transmit::What::ack:
         ++counters_.acks_sent;

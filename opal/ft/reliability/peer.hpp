@@ -88,14 +88,20 @@ class Peer {
         h.tx = paths_[path].next_tx;
         h.order = sender_.next_order();
         h.payload_bytes = static_cast<std::uint32_t>(vfrag.length);
-        fill_common(h, path, now);
+        fill_origin(h, path, now);
+        if (!receiver_.may_wait(now)) {
+            receiver_.fill(h, now);
+        }
         return h;
     }
     /// \return when on_time has to be called at the latest, as far as this VFRAG is concerned
     base::Time sent_express(Vfrag &vfrag, PathId path, const FragHeader &header, base::Time now)
     {
-        return sent_express(vfrag, path, header.timestamp, header.has(flag_payload_checksummed),
-                            now);
+        counters_.fragments_checksummed += header.has(flag_payload_checksummed) ? 1 : 0;
+        if (header.has(flag_ack)) {
+            took_along();
+        }
+        return sent_express(vfrag, path, header.timestamp, now);
     }
 
     /// What goes out next; the same again until it was answered with sent, blocked or path_error.
@@ -219,17 +225,20 @@ class Peer {
         std::uint32_t nonce = 0;
     };
     void heard(const FragHeader &header, PathId arrival, base::Time now);
-    void fill_common(FragHeader &h, PathId path, base::Time now) const noexcept
+    void fill_origin(FragHeader &h, PathId path, base::Time now) const noexcept
     {
         h.source = self_;
         h.path = path;
         h.timestamp = static_cast<std::uint32_t>(now.ns() >> stamp_shift);
+    }
+    void fill_common(FragHeader &h, PathId path, base::Time now) const noexcept
+    {
+        fill_origin(h, path, now);
         receiver_.fill(h, now);
     }
     /// A fragment went out, and with it what acknowledgement was owed.
-    void took_along(bool checksummed) noexcept
+    void took_along() noexcept
     {
-        counters_.fragments_checksummed += checksummed ? 1 : 0;
         if (receiver_.tells_nothing()) { // as in the midst of a burst
             return;
         }
@@ -238,8 +247,7 @@ class Peer {
         }
         receiver_.acknowledged(false);
     }
-    base::Time sent_express(Vfrag &vfrag, PathId path, std::uint32_t stamp, bool checksummed,
-                            base::Time now);
+    base::Time sent_express(Vfrag &vfrag, PathId path, std::uint32_t stamp, base::Time now);
     void follow_transitions(base::Time now);
     void rest_if_silent(base::Time now) noexcept;
     void stop_resting(base::Time now) noexcept;

@@ -1,6 +1,7 @@
 /// \file
 /// The receiving half for one peer: duplicates, order, acknowledgements. PROTOCOL.md, "Receiver".
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -76,6 +77,15 @@ class Receiver {
     {
         return ack_now_ || owed_ == 0 ? base::Time::never() : ack_at_;
     }
+    /// Whether what is owed may be left to a later fragment: where messages come and go in quick
+    /// succession one in several tells of them all, which spares their sender as many looks at what
+    /// is acknowledged. Never when the sender waits for it: data is owed sooner than this allows.
+    [[nodiscard]] bool may_wait(base::Time now) const noexcept
+    {
+        return owed_ != 0 && owed_ < config_.ack_every / 2 && !ack_now_ && !selective_ &&
+               ack_at_ - now >
+                   config_.ack_delay - std::min(quick_succession, config_.ack_delay / 8);
+    }
     /// Fills the acknowledgement fields of a header that goes out now.
     void fill(FragHeader &h, base::Time now) const noexcept
     {
@@ -134,6 +144,8 @@ class Receiver {
         std::uint64_t broken = 0;
         std::uint8_t count = 0; ///< 0: nothing came yet
     };
+    /// No shorter than what lies between two samples of a round trip where it is short.
+    static constexpr base::Duration quick_succession = base::Duration::from_us(16);
     /// The tx numbers seen on one of the sender's paths.
     struct Seen {
         std::uint32_t last_tx = 0;

@@ -254,7 +254,7 @@ ParseStatus parse(std::span<const std::byte> b, FragHeader &h, bool require = tr
 
 void the_brief_form_says_the_same(void **)
 {
-    for (const std::size_t bytes : {0U, 1U, 8U, 9U, 16U, 71U, 72U}) {
+    for (const std::size_t bytes : {0U, 1U, 8U, 9U, 16U, 71U, 72U, 256U, 4095U, 4096U}) {
         const FragHeader h = brief_sample(bytes);
         std::vector<std::byte> b = brief_fragment(h);
         assert_true(is_brief(b));
@@ -282,7 +282,7 @@ void the_brief_form_says_the_same(void **)
 
 void every_flipped_bit_of_a_brief_one_is_caught(void **)
 {
-    for (const std::size_t bytes : {0U, 8U, 13U, 72U}) {
+    for (const std::size_t bytes : {0U, 8U, 13U, 72U, 600U}) {
         const std::vector<std::byte> good = brief_fragment(brief_sample(bytes));
         FragHeader h;
         for (std::size_t bit = 8; bit < good.size() * 8; ++bit) { // the mark is another matter
@@ -316,9 +316,10 @@ void a_brief_one_is_summed_as_far_as_it_says(void **)
     b = brief_fragment(h);
     b[1] = std::byte{flag_ack_wanted};
     assert_int_equal(parse(b, again, false), ParseStatus::malformed);
-    b.resize(brief_bytes + 100);
+    b.resize(brief_bytes + most_brief_payload + 100);
     b[1] = std::byte{0};
-    b[2] = std::byte{most_brief_payload + 1};
+    b[2] = std::byte{(most_brief_payload + 1) & 0xff};
+    b[3] = std::byte{(most_brief_payload + 1) >> 8};
     assert_int_equal(parse(b, again, false), ParseStatus::malformed);
     b[1] = std::byte{flag_payload_checksummed};
     assert_int_equal(parse(b, again, false), ParseStatus::bad_checksum);

@@ -85,6 +85,11 @@ void the_short_way_is_taken_only_when_nothing_waits(void **)
         t.b.take_all(t.a.express(8, t.now), t.now);
         t.a.take_all(t.b.express(8, t.now), t.now);
         (void)t.a.pump(t.now);
+        done += t.a.done.size();
+        t.b.take_all(t.a.express(8, t.now), t.now);
+        t.now += 20_us;
+        t.a.take_all(t.b.express(8, t.now), t.now);
+        (void)t.a.pump(t.now);
         piggybacked = t.b.peer.counters().acks_piggybacked;
         done += t.a.done.size();
     }
@@ -96,7 +101,55 @@ void the_short_way_is_taken_only_when_nothing_waits(void **)
     assert_true(in_order);
     assert_true(by_timer <= 1);
     assert_int_equal(piggybacked, 1);
-    assert_int_equal(done, 4);
+    assert_int_equal(done, 3 + 2); // nothing of the first in the second, and both at last
+}
+
+/// How many of `rounds` answers, `apart` from each other, take acknowledgements along.
+std::uint64_t answers_that_acknowledge(unsigned rounds, Duration apart, std::size_t &unacknowledged)
+{
+    Two t;
+    for (unsigned i = 0; i < rounds; ++i) {
+        t.b.take_all(t.a.express(8, t.now), t.now);
+        (void)t.b.pump(t.now);
+        t.a.take_all(t.b.express(8, t.now), t.now);
+        (void)t.a.pump(t.now);
+        t.now += apart;
+    }
+    unacknowledged = t.a.peer.sender().window_vfrags();
+    return t.b.peer.counters().acks_piggybacked;
+}
+
+// In quick succession one answer in several tells of all that came; in slow succession each does.
+void answers_in_quick_succession_share_an_acknowledgement(void **)
+{
+    const std::uint32_t together = quick_config().ack_every / 2;
+    std::size_t left = 0;
+    assert_int_equal(answers_that_acknowledge(together * 4, 0_us, left), 4);
+    assert_int_equal(left, 0);
+    assert_int_equal(answers_that_acknowledge(together * 4 + 1, 0_us, left), 4);
+    assert_int_equal(left, 1);
+    // After 16 us it is told with the next answer.
+    assert_int_equal(answers_that_acknowledge(9, 8_us, left), 3);
+    assert_int_equal(left, 0);
+    // What its sender waits for is told with the first answer, and so is what was missing.
+    std::uint64_t with_data = 0;
+    std::size_t done = 0;
+    bool after_loss = false;
+    {
+        Two t;
+        (void)t.a.submit(false, 64, 64, t.now);
+        t.b.take_all(t.a.pump(t.now), t.now);
+        t.a.take_all(t.b.express(8, t.now), t.now);
+        with_data = t.b.peer.counters().acks_piggybacked;
+        (void)t.a.pump(t.now);
+        done = t.a.done.size();
+        (void)t.a.express(8, t.now);
+        t.b.take_all(t.a.express(8, t.now), t.now); // one before it is missing
+        after_loss = t.b.express(8, t.now).empty();
+    }
+    assert_int_equal(with_data, 1);
+    assert_int_equal(done, 1);
+    assert_true(after_loss); // an acknowledgement of its own goes first
 }
 
 void a_corrupt_fragment_of_many_is_the_only_one_repeated(void **)
@@ -467,6 +520,7 @@ int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_corrupt_eager_message_is_repeated_and_delivered),
+        cmocka_unit_test(answers_in_quick_succession_share_an_acknowledgement),
         cmocka_unit_test(a_corrupt_fragment_of_many_is_the_only_one_repeated),
         cmocka_unit_test(lost_acks_lead_to_duplicates_that_are_acknowledged_again),
         cmocka_unit_test(all_numbers_wrap_under_loss),

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "opal/ft/base/assert.hpp"
-
 namespace ft::dr {
 
 TxPools the_pools;
@@ -18,9 +16,8 @@ void TxPools::set_up(std::size_t largest_payload) noexcept
     for (std::uint8_t c = 0; c < classes; ++c) {
         ordered_[c].set_up(sizeof(TxOrdered) + fragment_overhead + capacity_[c], per_slab[c]);
     }
-    brief_.set_up(sizeof(TxOrdered) + reliability::header_bytes + match_bytes +
-                      reliability::most_brief_payload,
-                  64);
+    static_assert(brief_place + reliability::brief_bytes <= fragment_overhead);
+    brief_.set_up(sizeof(TxOrdered) + reliability::header_bytes + match_bytes + small_brief, 64);
     data_.set_up(sizeof(TxData), 16);
 }
 
@@ -46,11 +43,7 @@ TxOrdered *TxPools::get_ordered(const UpperHeader &upper, std::size_t payload) n
 
 TxOrdered *TxPools::get_room(std::size_t payload, std::size_t upper_bytes) noexcept
 {
-    FT_ASSERT(payload <= capacity_[classes - 1]);
-    std::uint8_t c = 0;
-    while (payload > capacity_[c]) {
-        ++c;
-    }
+    const std::uint8_t c = class_for(payload);
     void *memory = ordered_[c].get();
     if (memory == nullptr) {
         return nullptr;
@@ -70,12 +63,14 @@ TxOrdered *TxPools::get_room(std::size_t payload, std::size_t upper_bytes) noexc
 
 TxOrdered *TxPools::get_brief(std::size_t payload) noexcept
 {
-    void *memory = brief_.get();
+    const bool small = payload <= small_brief;
+    const std::uint8_t c = small ? brief_class : class_for(payload);
+    void *memory = small ? brief_.get() : ordered_[c].get();
     if (memory == nullptr) {
         return nullptr;
     }
     auto *tx = new (memory) TxOrdered;
-    tx->size_class = brief_class;
+    tx->size_class = c;
     tx->room = reinterpret_cast<std::byte *>(tx + 1);
     tx->upper_bytes = match_bytes;
     tx->brief = true;

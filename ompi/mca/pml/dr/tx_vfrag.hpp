@@ -5,6 +5,7 @@
 
 #include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "ompi/mca/pml/dr/upper_header.hpp"
+#include "opal/ft/base/assert.hpp"
 #include "opal/ft/reliability/brief.hpp"
 #include "opal/ft/reliability/vfrag.hpp"
 #include "opal/mca/pool.hpp"
@@ -75,6 +76,16 @@ class TxPools {
     void put(TxVfrag *tx) noexcept;
 
   private:
+    /// The pool from which an ordered VFRAG of this payload comes.
+    std::uint8_t class_for(std::size_t payload) const noexcept
+    {
+        FT_ASSERT(payload <= capacity_[classes - 1]);
+        std::uint8_t c = 0;
+        while (payload > capacity_[c]) {
+            ++c;
+        }
+        return c;
+    }
     /// An ordered VFRAG whose upper header is still to be written.
     TxOrdered *get_room(std::size_t payload, std::size_t upper_bytes) noexcept;
 
@@ -85,9 +96,10 @@ class TxPools {
     static constexpr std::size_t brief_place = 16;
     mca::BlockPool ordered_[classes];
     std::size_t capacity_[classes] = {};
-    /// A window of 64 of them stays in a processor's nearest cache: their blocks are small, and do
-    /// not all begin in the same few of its sets.
+    /// For payloads of at most `small_brief`. A window of 64 of them stays in a processor's nearest
+    /// cache: their blocks are small, and do not all begin in the same few of its sets.
     mca::BlockPool brief_;
+    static constexpr std::size_t small_brief = 72;
     mca::BlockPool data_;
     std::size_t largest_payload_ = 0;
 };
