@@ -26,6 +26,7 @@ void TxPools::release() noexcept
     for (mca::BlockPool &pool : ordered_) {
         pool.release();
     }
+    idle_brief_ = nullptr;
     brief_.release();
     data_.release();
 }
@@ -61,7 +62,7 @@ TxOrdered *TxPools::get_room(std::size_t payload, std::size_t upper_bytes) noexc
     return tx;
 }
 
-TxOrdered *TxPools::get_brief(std::size_t payload) noexcept
+TxOrdered *TxPools::make_brief(std::size_t payload) noexcept
 {
     const bool small = payload <= small_brief;
     const std::uint8_t c = small ? brief_class : class_for(payload);
@@ -80,6 +81,13 @@ TxOrdered *TxPools::get_brief(std::size_t payload) noexcept
     tx->vfrag.fragments = tx->record;
     tx->vfrag.user = tx;
     return tx;
+}
+
+void TxPools::make_brief_again(TxVfrag &tx) noexcept
+{
+    tx.bytes = tx.room + brief_place + reliability::brief_bytes;
+    tx.crc_known = false;
+    tx.brief = true;
 }
 
 void TxPools::spread(TxVfrag &tx) noexcept
@@ -109,14 +117,12 @@ TxData *TxPools::get_data() noexcept
     return tx;
 }
 
-void TxPools::put(TxVfrag *tx) noexcept
+void TxPools::put_back(TxVfrag *tx) noexcept
 {
     if (tx->packed != nullptr) {
         std::free(tx->packed);
     }
-    if (OPAL_LIKELY(tx->size_class == brief_class)) {
-        brief_.put(tx);
-    } else if (tx->size_class == data_class) {
+    if (tx->size_class == data_class) {
         data_.put(tx);
     } else {
         ordered_[tx->size_class].put(tx);

@@ -17,7 +17,7 @@ struct SendRequest;
 /// Base of both kinds. Belongs to its peer's engine between submit and next_finished.
 struct TxVfrag {
     reliability::Vfrag vfrag;
-    TxVfrag *next = nullptr;          ///< in the queue of those that wait for the window
+    TxVfrag *next = nullptr; ///< in the queue of those that wait for the window, or of the idle
     SendRequest *request = nullptr;   ///< what it is part of; nullptr when nobody waits for it
     const std::byte *bytes = nullptr; ///< its payload, contiguous
     std::byte *packed = nullptr;      ///< data of a scattered type, packed; to be freed
@@ -65,7 +65,20 @@ class TxPools {
     }
     /// A match in its brief form, of at most most_brief_payload: header and payload are to be
     /// written to `brief_of` it.
-    TxOrdered *get_brief(std::size_t payload) noexcept;
+    TxOrdered *get_brief(std::size_t payload) noexcept
+    {
+        if (OPAL_LIKELY(payload <= small_brief)) {
+            mca::Guard guard(idle_lock_);
+            if (OPAL_LIKELY(idle_brief_ != nullptr)) {
+                auto *tx = static_cast<TxOrdered *>(idle_brief_);
+                idle_brief_ = tx->next;
+                tx->vfrag.length = payload;
+                tx->vfrag.fragment_bytes = static_cast<std::uint32_t>(payload);
+                return tx;
+            }
+        }
+        return make_brief(payload);
+    }
     static std::span<std::byte> brief_of(const TxVfrag &tx) noexcept
     {
         return {tx.room + brief_place, reliability::brief_bytes + tx.vfrag.length};
@@ -73,9 +86,25 @@ class TxPools {
     /// Turns it into what get_match gives, to be sent again.
     static void spread(TxVfrag &tx) noexcept;
     TxData *get_data() noexcept;
-    void put(TxVfrag *tx) noexcept;
+    void put(TxVfrag *tx) noexcept
+    {
+        if (OPAL_LIKELY(tx->size_class == brief_class)) {
+            if (OPAL_UNLIKELY(!tx->brief)) {
+                make_brief_again(*tx);
+            }
+            mca::Guard guard(idle_lock_);
+            tx->next = idle_brief_;
+            idle_brief_ = tx;
+            return;
+        }
+        put_back(tx);
+    }
 
   private:
+    TxOrdered *make_brief(std::size_t payload) noexcept;
+    /// What `spread` and sending again have changed.
+    static void make_brief_again(TxVfrag &tx) noexcept;
+    void put_back(TxVfrag *tx) noexcept;
     /// The pool from which an ordered VFRAG of this payload comes.
     std::uint8_t class_for(std::size_t payload) const noexcept
     {
@@ -100,6 +129,10 @@ class TxPools {
     /// cache: their blocks are small, and do not all begin in the same few of its sets.
     mca::BlockPool brief_;
     static constexpr std::size_t small_brief = 72;
+    /// Those that are not in use. They stay objects: most of what stands in one is the same for
+    /// each message, and is not written again.
+    TxVfrag *idle_brief_ = nullptr;
+    mca::Mutex idle_lock_;
     mca::BlockPool data_;
     std::size_t largest_payload_ = 0;
 };
