@@ -51,11 +51,13 @@ void Post::hang_up(ompi_communicator_t *comm) noexcept
     }
     std::unique_ptr<Line> line = std::move(found->second);
     lines_.erase(found);
-    if (line->posted != nullptr) {
-        ompi_request_t *request = line->posted;
-        request->req_complete_cb = nullptr;
-        ompi_request_cancel(request);
-        if (!REQUEST_COMPLETE(request)) {
+    if (line->receive != nullptr) {
+        if (line->posted) {
+            line->receive->req_complete_cb = nullptr;
+            ompi_request_cancel(line->receive);
+        }
+        ompi_request_t *request = line->receive;
+        if (line->posted && !REQUEST_COMPLETE(request)) {
             static_cast<void>(line.release()); // a message is on its way into the buffer
         }
         ompi_request_free(&request);
@@ -64,26 +66,26 @@ void Post::hang_up(ompi_communicator_t *comm) noexcept
 
 void Post::listen(Line &line) noexcept
 {
+    if (line.receive == nullptr &&
+        MCA_PML_CALL(irecv_init(line.buffer.get(), longest_letter, &ompi_mpi_byte.dt,
+                                MPI_ANY_SOURCE, process::agreement_tag, line.comm,
+                                &line.receive)) != OMPI_SUCCESS) {
+        line.receive = nullptr;
+        return;
+    }
     // What is there already is taken in a loop rather than by a callback inside a callback.
-    while (line.posted == nullptr) {
-        ompi_request_t *request = nullptr;
-        const int rc =
-            MCA_PML_CALL(irecv(line.buffer.get(), longest_letter, &ompi_mpi_byte.dt, MPI_ANY_SOURCE,
-                               process::agreement_tag, line.comm, &request));
-        if (rc != OMPI_SUCCESS) {
+    while (!line.posted) {
+        if (MCA_PML_CALL(start(1, &line.receive)) != OMPI_SUCCESS) {
             return;
         }
-        if (REQUEST_COMPLETE(request)) {
-            const bool more = request->req_status.MPI_ERROR == MPI_SUCCESS;
-            take(line, request);
-            ompi_request_free(&request);
-            if (!more) {
-                return; // everybody else is gone
+        if (REQUEST_COMPLETE(line.receive)) {
+            if (!take(line)) {
+                return;
             }
             continue;
         }
-        line.posted = request;
-        ompi_request_set_callback(request, on_received, &line);
+        line.posted = true;
+        ompi_request_set_callback(line.receive, on_received, &line);
     }
 }
 
@@ -91,31 +93,32 @@ int Post::on_received(ompi_request_t *request) noexcept
 {
     Line &line = *static_cast<Line *>(request->req_complete_cb_data);
     const Lock lock; // letting it go handles what was taken
-    line.posted = nullptr;
+    line.posted = false;
     if (request->req_status._cancelled != 0) {
         return OMPI_SUCCESS;
     }
     Post &self = service().post();
-    const bool more = request->req_status.MPI_ERROR == MPI_SUCCESS;
-    self.take(line, request);
-    ompi_request_free(&request);
-    if (more) {
+    if (self.take(line)) {
         self.listen(line);
+        return 1; // the request is active again
     }
-    return 1; // the request is given back already
+    return OMPI_SUCCESS;
 }
 
-void Post::take(Line &line, ompi_request_t *request)
+bool Post::take(Line &line)
 {
-    const ompi_status_public_t &status = request->req_status;
+    const ompi_status_public_t status = line.receive->req_status;
     Envelope envelope;
-    if (status.MPI_ERROR != MPI_SUCCESS || status._ucount < sizeof envelope) {
-        return;
+    if (status.MPI_ERROR != MPI_SUCCESS) {
+        return false; // everybody else is gone
+    }
+    if (status._ucount < sizeof envelope) {
+        return true;
     }
     const std::byte *const bytes = line.buffer.get();
     std::memcpy(&envelope, bytes, sizeof envelope);
     if (envelope.magic != magic) {
-        return;
+        return true;
     }
     const bool world = line.comm == &ompi_mpi_comm_world.comm;
     Letter letter;
@@ -131,6 +134,7 @@ void Post::take(Line &line, ompi_request_t *request)
     letter.key = envelope.key;
     letter.body = {bytes + sizeof envelope, bytes + status._ucount};
     receiver_(letter, world);
+    return true;
 }
 
 std::vector<std::byte> &Post::compose(Topic topic, std::uint64_t key)

@@ -103,12 +103,14 @@ class Post {
     /// A communicator on which a receive is posted.
     struct Line {
         ompi_communicator_t *comm = nullptr;
-        ompi_request_t *posted = nullptr;
+        ompi_request_t *receive = nullptr; ///< persistent: one for all messages
+        bool posted = false;
         std::unique_ptr<std::byte[]> buffer;
     };
     static int on_received(ompi_request_t *request) noexcept;
     void listen(Line &line) noexcept;
-    void take(Line &line, ompi_request_t *request);
+    /// Hands on what has come. \return false when nothing more will
+    bool take(Line &line);
 
     Receiver receiver_ = nullptr;
     std::map<ompi_communicator_t *, std::unique_ptr<Line>> lines_;
