@@ -9,6 +9,7 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ompi/mpi_ft/service.hpp"
@@ -66,8 +67,9 @@ struct Scratch {
     char *into = nullptr;
     int count = 0;
     ompi_datatype_t *type = nullptr;
-    /// Not empty: `from` is so much for each of these ranks, `into` what all ranks have.
-    std::vector<RankRun> blocks;
+    /// Not null: `from` is so much for each of these ranks, `into` what all ranks have.
+    const std::vector<RankRun> *blocks = nullptr;
+    std::vector<RankRun> kept_blocks;
     void hand_over() const noexcept;
 };
 

@@ -22,9 +22,11 @@ struct Block {
 /// One call among the survivors.
 class Among {
   public:
-    Among(Module &module, bool neighbours)
+    /// \param goes_on the call returns before the collective ends
+    Among(Module &module, bool neighbours, bool goes_on)
         : comm(neighbours ? nullptr : module.among),
           module_(module),
+          goes_on_(goes_on),
           ranks_(&module.record->survivor_ranks())
     {
         if (OPAL_LIKELY(comm != nullptr)) {
@@ -39,11 +41,15 @@ class Among {
     }
     Comm comm;
     bool deserted = false; ///< nobody is left on the other side of an intercommunicator
-    /// Calls whose arguments are the survivors' as they are have none.
+    /// Calls whose arguments are the survivors' as they are have none. What ends with the call
+    /// takes no memory for it.
     Scratch &scratch()
     {
-        if (!scratch_) {
-            scratch_ = std::make_unique<Scratch>();
+        if (scratch_ == nullptr) {
+            if (goes_on_) {
+                kept_ = std::make_unique<Scratch>();
+            }
+            scratch_ = goes_on_ ? kept_.get() : &here_.emplace();
         }
         return *scratch_;
     }
@@ -171,7 +177,11 @@ class Among {
         scratch().into = static_cast<char *>(into);
         scratch().count = count;
         scratch().type = type;
-        scratch().blocks = module_.record->survivor_runs();
+        scratch().blocks = &module_.record->survivor_runs();
+        if (goes_on_) { // until it ends, there may be others
+            scratch().kept_blocks = module_.record->survivor_runs();
+            scratch().blocks = &scratch().kept_blocks;
+        }
     }
 
     /// For a reduction over the other group of an intercommunicator that is scattered over the own
@@ -214,9 +224,9 @@ class Among {
     int end(int rc, Request request)
     {
         if (request != nullptr) {
-            return module_.watch(rc, request, scratch_.release());
+            return module_.watch(rc, request, kept_.release());
         }
-        if (rc == OMPI_SUCCESS && scratch_) {
+        if (rc == OMPI_SUCCESS && scratch_ != nullptr) {
             scratch_->hand_over();
         }
         return module_.result(rc);
@@ -231,7 +241,10 @@ class Among {
 
   private:
     Module &module_;
-    std::unique_ptr<Scratch> scratch_;
+    const bool goes_on_;
+    Scratch *scratch_ = nullptr;
+    std::optional<Scratch> here_;
+    std::unique_ptr<Scratch> kept_;
     const std::vector<int> *ranks_;
 };
 

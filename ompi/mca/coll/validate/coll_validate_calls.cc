@@ -33,7 +33,7 @@ try {
     if (module.mode != Mode::survivors) {
         return refused(module, request);
     }
-    Among among(module, neighbours);
+    Among among(module, neighbours, request != nullptr);
     if (among.deserted) {
         return refused(module, request);
     }

@@ -292,8 +292,8 @@ void unpack_blocks(const std::vector<RankRun> &runs, int count, ompi_datatype_t 
 
 void Scratch::hand_over() const noexcept
 {
-    if (!blocks.empty()) {
-        unpack_blocks(blocks, count, type, from, into);
+    if (blocks != nullptr) {
+        unpack_blocks(*blocks, count, type, from, into);
         return;
     }
     if (into != nullptr && count != 0) {
