@@ -25,7 +25,8 @@ struct Module : mca_coll_base_module_t {
     mca_coll_base_comm_coll_t below; ///< what was there before this module
     ompi_communicator_t *comm;
     Record *record;
-    std::uint64_t news; ///< as of which `mode` holds, and `among`
+    std::uint64_t stock_news; ///< as of which `mode` is known to be stock; none: no such number
+    std::uint64_t news;       ///< as of which `mode` holds, and `among`
     Mode mode;
     ompi_communicator_t *among; ///< the survivors', once a collective has run among them
 
@@ -33,7 +34,11 @@ struct Module : mca_coll_base_module_t {
     {
         return *static_cast<Module *>(module);
     }
-    /// Nobody has failed: the stock collective is to be called.
+    /// Nobody has failed, and nothing has been heard since that was looked at: the stock collective
+    /// is to be called. All that a collective costs more than without this module is this, a call
+    /// and a look at what comes back.
+    bool surely_stock() const noexcept { return stock_news == process::news(); }
+    /// The same after a look, where there is something new.
     bool stock() noexcept
     {
         return (OPAL_LIKELY(news == process::news()) ? mode : look()) == Mode::stock;

@@ -345,28 +345,47 @@ int late_neighbor_alltoallw(Module &m, Request request, const void *from, const 
 #undef FT_CALL
 
 /// Module functions of one collective: stock while nobody has failed, else as above. A template
-/// makes them from the functions' types, so that no argument list is written twice.
+/// makes them from the functions' types, so that no argument list is written twice. What follows
+/// news stands apart, since its locals would make a frame for every call.
 #define FT_ENTRY(name)                                                                             \
     struct Entry_##name {                                                                          \
         template <class... Args>                                                                   \
         static int blocking(Args... args, Comm comm, Base base) noexcept                           \
         {                                                                                          \
             Module &m = Module::of(base);                                                          \
-            if (OPAL_LIKELY(m.stock())) {                                                          \
-                return m.result(m.below.coll_##name(args..., comm, m.below.coll_##name##_module)); \
+            if (OPAL_UNLIKELY(!m.surely_stock())) {                                                \
+                return after_news<Args...>(args..., comm, base);                                   \
             }                                                                                      \
-            return late_##name(m, nullptr, args...);                                               \
+            return m.result(m.below.coll_##name(args..., comm, m.below.coll_##name##_module));     \
+        }                                                                                          \
+        template <class... Args>                                                                   \
+        [[gnu::noinline]] static int after_news(Args... args, Comm comm, Base base) noexcept       \
+        {                                                                                          \
+            Module &m = Module::of(base);                                                          \
+            return m.stock() ? m.result(m.below.coll_##name(args..., comm,                         \
+                                                            m.below.coll_##name##_module))         \
+                             : late_##name(m, nullptr, args...);                                   \
         }                                                                                          \
         template <class... Args>                                                                   \
         static int starting(Args... args, Comm comm, Request request, Base base) noexcept          \
         {                                                                                          \
             Module &m = Module::of(base);                                                          \
-            if (OPAL_LIKELY(m.stock())) {                                                          \
-                return m.watch(                                                                    \
-                    m.below.coll_i##name(args..., comm, request, m.below.coll_i##name##_module),   \
-                    request);                                                                      \
+            if (OPAL_UNLIKELY(!m.surely_stock())) {                                                \
+                return starting_after_news<Args...>(args..., comm, request, base);                 \
             }                                                                                      \
-            return late_##name(m, request, args...);                                               \
+            return m.watch(                                                                        \
+                m.below.coll_i##name(args..., comm, request, m.below.coll_i##name##_module),       \
+                request);                                                                          \
+        }                                                                                          \
+        template <class... Args>                                                                   \
+        [[gnu::noinline]] static int starting_after_news(Args... args, Comm comm, Request request, \
+                                                         Base base) noexcept                       \
+        {                                                                                          \
+            Module &m = Module::of(base);                                                          \
+            return m.stock() ? m.watch(m.below.coll_i##name(args..., comm, request,                \
+                                                            m.below.coll_i##name##_module),        \
+                                       request)                                                    \
+                             : late_##name(m, request, args...);                                   \
         }                                                                                          \
         template <class... Args>                                                                   \
         static void set(Module &m, int (*)(Module &, Request, Args...) noexcept) noexcept          \

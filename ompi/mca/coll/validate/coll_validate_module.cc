@@ -64,7 +64,7 @@ void construct(opal_object_t *object) noexcept
     std::memset(&module->below, 0, sizeof module->below);
     module->comm = nullptr;
     module->record = nullptr;
-    module->news = ~std::uint64_t{0};
+    module->stock_news = module->news = ~std::uint64_t{0};
     module->mode = Mode::stock;
     module->among = nullptr;
 }
@@ -247,6 +247,7 @@ try {
     validate::service().take_news();
     mode = record->mode();
     news = latest;
+    stock_news = mode == Mode::stock ? latest : ~std::uint64_t{0};
     among = nullptr; // it may be another one from now on
     return mode;
 } catch (...) {
