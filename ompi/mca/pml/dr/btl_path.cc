@@ -216,6 +216,7 @@ bool add_paths(PeerState &peer, base::Time present)
         path->endpoint = way.btl_endpoint;
         path->shared = copies_anyway(component_name(btl));
         path->sendi_bytes = sendi_limit(*btl, path->shared);
+        peer.sends_at_once = peer.sends_at_once || path->sendi_bytes != 0;
         path->brief = path->shared && path->sendi_bytes != 0 &&
                       peer.proc->super.proc_name.jobid == OMPI_PROC_MY_NAME->jobid;
         path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 && !path->shared;

@@ -108,7 +108,8 @@ class PeerState {
     /// Memory that the peer costs now, without what the system adds to each allocation.
     std::size_t bytes() const noexcept;
 
-    bool busy = false; ///< in the list that progress walks; guarded by that list's lock
+    bool sends_at_once = false; ///< there is a path whose BTL has btl_sendi; constant after set-up
+    bool busy = false;          ///< in the list that progress walks; guarded by that list's lock
     bool shown_unreachable = false;
 
   private:
