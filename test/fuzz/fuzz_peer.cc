@@ -32,6 +32,7 @@ Config small_config()
     c.fragment_bytes = 256;
     c.window_bytes = 64 * 256;
     c.window_vfrags = 40;
+    c.ack_every = 32;
     c.path_depth = 8;
     c.reorder_bytes = 4096;
     c.give_up = 5_s;

@@ -33,7 +33,7 @@ struct Config {
     base::Duration rto_max = base::Duration::from_s(2);  ///< ceiling of a backed-off timeout
     base::Duration ack_delay =
         base::Duration::from_us(500); ///< an acknowledgement waits at most this long for company
-    std::uint32_t ack_every = 32;     ///< ... or for this many VFRAGs, 1 to window_vfrags
+    std::uint32_t ack_every = 96;     ///< ... or for this many VFRAGs, 1 to window_vfrags
     std::uint32_t reorder_threshold =
         3; ///< later transmissions on a path that prove a loss; grows when proved wrong
     CongestionControl congestion = CongestionControl::hybrid; ///< of unreliable paths

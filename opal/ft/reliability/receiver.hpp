@@ -82,7 +82,8 @@ class Receiver {
     /// is acknowledged. Never when the sender waits for it: data is owed sooner than this allows.
     [[nodiscard]] bool may_wait(base::Time now) const noexcept
     {
-        return owed_ != 0 && owed_ < config_.ack_every / 2 && !ack_now_ && !selective_ &&
+        return owed_ != 0 && owed_ < std::min(config_.ack_every / 2, few) && !ack_now_ &&
+               !selective_ &&
                ack_at_ - now >
                    config_.ack_delay - std::min(quick_succession, config_.ack_delay / 8);
     }
@@ -144,6 +145,9 @@ class Receiver {
         std::uint64_t broken = 0;
         std::uint8_t count = 0; ///< 0: nothing came yet
     };
+    /// Their sender keeps what is not acknowledged, in its nearest cache if it is no more than
+    /// this.
+    static constexpr std::uint32_t few = 16;
     /// No shorter than what lies between two samples of a round trip where it is short.
     static constexpr base::Duration quick_succession = base::Duration::from_us(16);
     /// The tx numbers seen on one of the sender's paths.

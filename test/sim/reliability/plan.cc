@@ -57,7 +57,7 @@ void draw_config(Plan &plan, Rng &rng)
     c.rto_max = between(rng, 60_ms, any_of(rng, std::array{60_ms, 300_ms, 2000_ms}));
     c.ack_delay = any_of(rng, std::array{0_us, 20_us, 500_us, 1000_us});
     c.ack_every =
-        static_cast<std::uint32_t>(rng.between(1, std::min<std::uint64_t>(c.window_vfrags, 32)));
+        static_cast<std::uint32_t>(rng.between(1, std::min<std::uint64_t>(c.window_vfrags, 128)));
     c.reorder_threshold = static_cast<std::uint32_t>(rng.between(1, 5));
     c.path_retries = static_cast<std::uint32_t>(rng.between(1, 5));
     c.probe_interval = any_of(rng, std::array{1_ms, 10_ms, 100_ms, 500_ms});

@@ -122,7 +122,7 @@ std::uint64_t answers_that_acknowledge(unsigned rounds, Duration apart, std::siz
 // In quick succession one answer in several tells of all that came; in slow succession each does.
 void answers_in_quick_succession_share_an_acknowledgement(void **)
 {
-    const std::uint32_t together = quick_config().ack_every / 2;
+    const std::uint32_t together = 16; // half of ack_every is more
     std::size_t left = 0;
     assert_int_equal(answers_that_acknowledge(together * 4, 0_us, left), 4);
     assert_int_equal(left, 0);
@@ -398,6 +398,32 @@ void acknowledgements_ride_on_what_goes_the_other_way(void **)
     assert_int_equal(done, 10);
 }
 
+/// A window of messages and a word that all have come, as programs talk: each acknowledgement of
+/// its own would cost a system call at either end.
+void the_word_that_ends_a_burst_acknowledges_all_of_it(void **)
+{
+    std::uint64_t acks = 1;
+    std::size_t done = 0;
+    {
+        Two t;
+        for (int burst = 0; burst < 10; ++burst) {
+            for (int i = 0; i < 64; ++i) {
+                (void)t.a.submit(true, 8, 64, t.now);
+            }
+            t.b.take_all(t.a.pump(t.now), t.now);
+            t.now += 5_us;
+            (void)t.b.submit(true, 8, 64, t.now);
+            t.a.take_all(t.b.pump(t.now), t.now);
+            t.now += 5_us;
+        }
+        (void)t.a.pump(t.now);
+        acks = t.a.peer.counters().acks_sent + t.b.peer.counters().acks_sent;
+        done = t.a.done.size();
+    }
+    assert_int_equal(acks, 0);
+    assert_int_equal(done, 640);
+}
+
 void broken_control_fragments_are_dropped_and_counted(void **)
 {
     std::uint64_t corrupt = 0;
@@ -531,6 +557,7 @@ int main()
         cmocka_unit_test(the_short_way_is_taken_only_when_nothing_waits),
         cmocka_unit_test(a_probe_is_answered_over_the_path_it_came_by),
         cmocka_unit_test(acknowledgements_ride_on_what_goes_the_other_way),
+        cmocka_unit_test(the_word_that_ends_a_burst_acknowledges_all_of_it),
         cmocka_unit_test(broken_control_fragments_are_dropped_and_counted),
         cmocka_unit_test(a_silent_peer_that_nobody_needs_is_probed_for_a_while_only),
     };

@@ -100,9 +100,10 @@ std::array<Entry, Index::count> table{{
     {"ack_delay_us", 500, 0, 1000000, OPAL_INFO_LVL_5,
      "Longest time that an acknowledgement waits for a message going back or for others of its "
      "kind, microseconds. Too low: more acknowledgements. Too high: senders' windows fill."},
-    {"ack_every", 32, 1, 1024, OPAL_INFO_LVL_6,
-     "VFRAGs after which an acknowledgement is sent without waiting; at most window_vfrags. Too "
-     "low: more acknowledgements. Too high: the sender's window fills in bursts."},
+    {"ack_every", 96, 1, 1024, OPAL_INFO_LVL_6,
+     "VFRAGs after which an acknowledgement is sent without waiting; what is more than "
+     "window_vfrags counts as that. Too low: more acknowledgements, which a reply would have taken "
+     "along. Too high: the sender's window fills in bursts."},
     {"reorder_threshold", 3, 1, 255, OPAL_INFO_LVL_6,
      "Later fragments on the same path that must have arrived until one is held for lost; grows "
      "when it was wrong. Too low: reordered fragments are sent twice. Too high: losses are "
@@ -281,7 +282,7 @@ try {
     engine.rto_min = us(Index::rto_min_us);
     engine.rto_max = ms(Index::rto_max_ms);
     engine.ack_delay = us(Index::ack_delay_us);
-    engine.ack_every = number32(Index::ack_every);
+    engine.ack_every = std::min(number32(Index::ack_every), engine.window_vfrags);
     engine.reorder_threshold = number32(Index::reorder_threshold);
     engine.reorder_bytes = number(Index::reorder_bytes);
     engine.path_retries = number32(Index::path_retries);
