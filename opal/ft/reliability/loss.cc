@@ -10,6 +10,8 @@ namespace ft::reliability {
 
 namespace {
 
+constexpr std::uint32_t max_reorder_threshold = 64;
+
 std::uint32_t stamp_of(base::Time now)
 {
     return static_cast<std::uint32_t>(now.ns() >> stamp_shift);
@@ -366,6 +368,31 @@ void Sender::on_time(base::Time now)
         finish(*v);
         return true;
     });
+}
+
+bool Sender::first_came(const FragmentRecord &again) const noexcept
+{
+    return duplicates_told_ || (newest_told_ != 0 && serial_diff(newest_told_, again.stamp) < 0);
+}
+
+std::int32_t Sender::on_spurious(std::uint32_t told)
+{
+    const std::int32_t more = serial_diff(told, spurious_seen_);
+    if (more <= 0) {
+        return 0;
+    }
+    spurious_seen_ = told;
+    counters_.retransmitted_spurious += static_cast<std::uint32_t>(more);
+    const auto gaps = static_cast<std::uint32_t>(counters_.retransmitted_gap);
+    if (gaps == gaps_at_spurious_) {
+        return more; // a timer was wrong, not the reordering threshold
+    }
+    gaps_at_spurious_ = gaps;
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        paths_[id].reorder_threshold =
+            std::min(paths_[id].reorder_threshold * 2, max_reorder_threshold);
+    }
+    return more;
 }
 
 } // namespace ft::reliability

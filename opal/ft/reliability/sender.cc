@@ -11,7 +11,6 @@ namespace ft::reliability {
 
 namespace {
 
-constexpr std::uint32_t max_reorder_threshold = 64;
 /// What an acknowledgement proved lost so many times is tried over another path.
 constexpr unsigned tries_by_chance = 3;
 /// Where round trips are shorter than this, not each is measured: small messages bring millions a
@@ -303,43 +302,55 @@ void Sender::complete(Vfrag &v)
     }
 }
 
-bool Sender::acknowledge_short(Vfrag &v, PathId &alive, base::Time now)
+bool Sender::acknowledge_short(Vfrag &v, Run &run, base::Time now)
 {
     FragmentRecord &record = v.fragments[0];
     if (v.count() != 1 || record.state != FragmentState::in_flight || record.tries != 1 ||
         v.held_ != 0) {
         return false;
     }
-    Path &path = paths_[record.path];
-    if (path.congestion != nullptr) {
-        return false;
+    if (record.path != run.path) {
+        settle(run, now);
+        if (paths_[record.path].congestion != nullptr) {
+            return false;
+        }
+        run = {.path = record.path, .tx = record.tx, .stamp = record.stamp};
     }
-    path.in_flight -= v.length;
-    ++path.fragments_acked;
-    if (!path.any_acked || tx_diff(record.tx, path.largest_acked_tx) > 0) {
-        path.any_acked = true;
-        path.largest_acked_tx = record.tx;
-    }
-    note_heard(record.stamp);
-    if (record.path != alive) { // once for all that one acknowledgement names
-        alive = record.path;
-        paths_.on_alive(alive, now);
-    }
-    paths_.on_acked_bytes(record.path, v.length, now);
+    ++run.count;
+    run.bytes += v.length;
+    run.tx = tx_diff(record.tx, run.tx) > 0 ? record.tx : run.tx;
+    run.stamp = serial_diff(record.stamp, run.stamp) > 0 ? record.stamp : run.stamp;
     record.state = FragmentState::acked;
     v.acked_count_ = 1;
-    ++counters_.fragments_acknowledged;
-    counters_.bytes_acknowledged += v.length;
     v.backoff_ = 0;
-    backoff_ = 0;
-    questions_ = 0;
-    complete(v);
+    v.ack_deadline_ = base::Time::never();
+    ring_[v.sequence_ & (ring_.size() - 1)] = nullptr;
+    finish(v);
     return true;
 }
 
-bool Sender::first_came(const FragmentRecord &again) const noexcept
+void Sender::settle(Run &run, base::Time now)
 {
-    return duplicates_told_ || (newest_told_ != 0 && serial_diff(newest_told_, again.stamp) < 0);
+    if (run.count == 0) {
+        return;
+    }
+    Path &path = paths_[run.path];
+    path.in_flight -= run.bytes;
+    path.fragments_acked += run.count;
+    if (!path.any_acked || tx_diff(run.tx, path.largest_acked_tx) > 0) {
+        path.any_acked = true;
+        path.largest_acked_tx = run.tx;
+    }
+    note_heard(run.stamp);
+    paths_.on_alive(run.path, now);
+    paths_.on_acked_bytes(run.path, run.bytes, now);
+    counters_.fragments_acknowledged += run.count;
+    counters_.bytes_acknowledged += run.bytes;
+    counters_.vfrags_completed += run.count;
+    window_bytes_ -= run.bytes;
+    backoff_ = 0;
+    questions_ = 0;
+    run = {};
 }
 
 void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
@@ -432,26 +443,6 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
     }
 }
 
-std::int32_t Sender::on_spurious(std::uint32_t told)
-{
-    const std::int32_t more = serial_diff(told, spurious_seen_);
-    if (more <= 0) {
-        return 0;
-    }
-    spurious_seen_ = told;
-    counters_.retransmitted_spurious += static_cast<std::uint32_t>(more);
-    const auto gaps = static_cast<std::uint32_t>(counters_.retransmitted_gap);
-    if (gaps == gaps_at_spurious_) {
-        return more; // a timer was wrong, not the reordering threshold
-    }
-    gaps_at_spurious_ = gaps;
-    for (PathId id = 0; id < paths_.size(); ++id) {
-        paths_[id].reorder_threshold =
-            std::min(paths_[id].reorder_threshold * 2, max_reorder_threshold);
-    }
-    return more;
-}
-
 bool Sender::on_body(std::uint32_t cumulative, const AckBody &body, base::Time now)
 {
     bool sane = true;
@@ -511,7 +502,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
     }
     newest_told_ = h.has(flag_echo) ? h.echo_timestamp : 0;
     duplicates_told_ = body != nullptr && serial_diff(body->spurious, spurious_seen_) > 0;
-    PathId alive = no_path;
+    Run run;
     for (std::uint32_t s = base_; s != h.cumulative; ++s) {
         Vfrag *v = at(s);
         if (v == nullptr) {
@@ -519,12 +510,16 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
         }
         if (v->next_unsent_ != v->count()) {
             ++counters_.malformed; // acknowledges what was never sent
+            settle(run, now);
             return;
         }
-        if (!acknowledge_short(*v, alive, now)) {
+        if (!acknowledge_short(*v, run, now)) {
+            settle(run, now);
             acknowledge(*v, base::full_mask(v->count()), now);
         }
     }
+    settle(run, now);
+    base_ = h.cumulative;
     std::uint32_t described_end = next_;
     std::int32_t duplicates = 0;
     if (body != nullptr) {

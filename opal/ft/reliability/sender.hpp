@@ -116,21 +116,25 @@ class Sender {
     };
     void grow_ring();
     [[nodiscard]] bool on_body(std::uint32_t cumulative, const AckBody &body, base::Time now);
-    /// \return how many more duplicates of retransmissions the peer has seen
-    std::int32_t on_spurious(std::uint32_t told);
     void acknowledge(Vfrag &vfrag, std::uint64_t mask, base::Time now);
-    /// What a timer sent again is acknowledged: whether the first transmission had come. So it had
-    /// if the peer had not seen the second when it said this (RFC 3522), or has seen both (RFC
-    /// 3708); else the timer repaired a loss, which counts as any (RFC 8985, 7.4.2).
-    [[nodiscard]] bool first_came(const FragmentRecord &again) const noexcept;
     /// Takes a number, the place in the order, and room in the window.
     void enter(Vfrag &vfrag);
     /// The ACK timer runs from now on.
     void await_ack(Vfrag &vfrag, PathId path, base::Time now) noexcept;
+    /// VFRAGs of one fragment that one acknowledgement names and one path carried: what they have
+    /// in common is noted once for all.
+    struct Run {
+        PathId path = no_path;
+        std::uint32_t count = 0;
+        std::uint32_t tx = 0;    ///< the newest
+        std::uint32_t stamp = 0; ///< the newest
+        std::uint64_t bytes = 0;
+    };
     /// The same as `acknowledge` of everything, for one that was sent once, in one fragment, and
-    /// has left its BTL: nearly all of them. \param alive the path that was told last that it is
-    /// \return false when it is none of these
-    bool acknowledge_short(Vfrag &vfrag, PathId &alive, base::Time now);
+    /// has left its BTL: nearly all of them. Once `settle` was called. \return false when it is
+    /// none of these
+    bool acknowledge_short(Vfrag &vfrag, Run &run, base::Time now);
+    void settle(Run &run, base::Time now);
     void complete(Vfrag &vfrag);
     void finish(Vfrag &vfrag);
     void sample_echo(const FragHeader &header, base::Time now);
@@ -180,6 +184,12 @@ class Sender {
     }
 
     // loss.cc
+    /// What a timer sent again is acknowledged: whether the first transmission had come. So it had
+    /// if the peer had not seen the second when it said this (RFC 3522), or has seen both (RFC
+    /// 3708); else the timer repaired a loss, which counts as any (RFC 8985, 7.4.2).
+    [[nodiscard]] bool first_came(const FragmentRecord &again) const noexcept;
+    /// \return how many more duplicates of retransmissions the peer has seen
+    std::int32_t on_spurious(std::uint32_t told);
     void mark_lost(Vfrag &vfrag, unsigned index, LossReason reason);
     void detect_losses(std::uint32_t end, base::Time now);
     [[nodiscard]] LossReason judge(const FragmentRecord &record, base::Time now) const noexcept;
