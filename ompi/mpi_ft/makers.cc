@@ -118,10 +118,21 @@ void release_ids(ompi_communicator_t *comm)
     }
 }
 
+/// Whether nobody on either side is known to be dead. The runtime lets a side through whose other
+/// side has lost somebody, after it has told everybody of the death.
+bool whole(ompi_communicator_t *fresh)
+{
+    opal_progress(); // which takes deaths from where the daemon writes them
+    const Lock lock;
+    service().take_news();
+    const Record *const made = service().find(fresh);
+    return made == nullptr || made->mode() == Mode::stock;
+}
+
 /// For the calls that join processes of another job, which Open MPI makes together with the
 /// runtime: all agree before that all live, and afterwards that all have the new communicator.
-/// Where some have it and some have not, those who have it revoke it, for the sake of the other
-/// job, and let it go.
+/// Where some have it and some have not, or the other side has lost somebody, those who have it
+/// revoke it, for the sake of the other job, and let it go.
 template <class Stock>
 int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_t **fresh,
              Stock stock) noexcept
@@ -140,7 +151,7 @@ int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_
             const Lock lock;
             release_ids(comm);
         }
-        const int all = all_are_well(record, its == MPI_SUCCESS);
+        const int all = all_are_well(record, its == MPI_SUCCESS && whole(*fresh));
         if (all == MPI_SUCCESS) {
             return MPI_SUCCESS;
         }
@@ -154,7 +165,7 @@ int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_
         }
         service().free(*fresh);
         *fresh = MPI_COMM_NULL;
-        return all;
+        return all == MPI_ERR_INTERN ? MPI_ERR_RANK_FAIL_STOP : all;
     });
     return told != MPI_SUCCESS ? told : code;
 }

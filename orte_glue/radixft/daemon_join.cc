@@ -355,6 +355,7 @@ try {
         return;
     }
     const auto &dead = session_->deaths().known();
+    spawns_.on_deaths(dead);
     std::vector<std::pair<orte_job_t *, Rank>> lost;
     for_every_job([&](orte_job_t &job) {
         if (spawns_.refused(job.jobid)) {

@@ -62,6 +62,16 @@ std::vector<Rank> ranks_of(const char *list)
     return ranks;
 }
 
+/// Whether those who spawned a job wait for it at this port.
+bool spawned_through(std::string_view port)
+{
+    bool found = false;
+    for_every_job([&](const orte_job_t &job) {
+        found = found || (job.originator.jobid != ORTE_JOBID_INVALID && port == parent_port(job));
+    });
+    return found;
+}
+
 template <typename T>
 bool take(opal_buffer_t &from, T &what, opal_data_type_t type)
 {
@@ -97,6 +107,64 @@ void publish(const std::string &key, opal_data_type_t type, Fill &&fill)
     OPAL_LIST_DESTRUCT(&info);
 }
 
+/// Tells who publishes that it is done.
+void acknowledge(const orte_process_name_t &sender, opal_buffer_t &message)
+{
+    int room = 0;
+    if (!take(message, room, OPAL_INT)) {
+        return;
+    }
+    int code = ORTE_SUCCESS;
+    opal_buffer_t *answer = OBJ_NEW(opal_buffer_t);
+    opal_dss.pack(answer, &room, 1, OPAL_INT);
+    opal_dss.pack(answer, &code, 1, OPAL_INT);
+    orte_process_name_t to = sender;
+    if (orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &to, answer,
+                                ORTE_RML_TAG_DATA_CLIENT, orte_rml_send_callback, nullptr) < 0) {
+        OBJ_RELEASE(answer);
+    }
+}
+
+/// The number that ends an exchange soonest.
+void publish_number(const std::string &key)
+{
+    int one = 1;
+    opal_buffer_t packed;
+    OBJ_CONSTRUCT(&packed, opal_buffer_t);
+    opal_dss.pack(&packed, &one, 1, OPAL_INT);
+    void *bytes = nullptr;
+    std::int32_t size = 0;
+    opal_dss.unload(&packed, &bytes, &size);
+    OBJ_DESTRUCT(&packed);
+    publish(key, OPAL_BYTE_OBJECT, [&](opal_value_t &value) {
+        value.data.bo.bytes = static_cast<std::uint8_t *>(bytes);
+        value.data.bo.size = size;
+    });
+}
+
+void publish_refusal(const std::string &key)
+{
+    publish(key, OPAL_STRING,
+            [](opal_value_t &value) { value.data.string = strdup(spawn_refusal); });
+}
+
+void take_back(Rank owner, const std::string &key)
+{
+    opal_process_name_t name;
+    name.jobid = owner.jobid;
+    name.vpid = owner.vpid;
+    opal_list_t info;
+    OBJ_CONSTRUCT(&info, opal_list_t);
+    opal_value_t *value = nullptr;
+    add(info, OPAL_PMIX_USERID, OPAL_UINT32, value);
+    value->data.uint32 = geteuid();
+    std::string text = key;
+    char *keys[] = {text.data(), nullptr};
+    pmix_server_unpublish_fn(
+        &name, keys, &info, [](int, void *) {}, nullptr);
+    OPAL_LIST_DESTRUCT(&info);
+}
+
 } // namespace
 
 void Spawns::watch() noexcept
@@ -126,7 +194,10 @@ void Spawns::on_message(int status, orte_process_name_t *sender, opal_buffer_t *
     OBJ_DESTRUCT(&copy);
     if (wanted) {
         orte_data_server(status, sender, buffer, tag, nullptr);
+    } else {
+        acknowledge(*sender, *buffer);
     }
+    static_cast<Spawns *>(data)->act();
 }
 
 /// False for names of ranks whose spawn has failed: who looks them up is to get the refusal alone.
@@ -159,8 +230,11 @@ bool Spawns::published(opal_buffer_t *message)
     opal_value_t *value = nullptr;
     while (take(*message, value, OPAL_VALUE)) {
         const std::string key = value->key == nullptr ? "" : value->key;
-        callers_published(key, *value);
+        const bool kept = callers_published({owner.jobid, owner.vpid}, key, *value);
         OBJ_RELEASE(value);
+        if (!kept) {
+            return false;
+        }
         const bool names = !port.empty() && key == port + their_key;
         const bool number =
             !port.empty() && key.starts_with(port + ':') && key.find(their_side) != key.npos;
@@ -180,16 +254,60 @@ bool Spawns::published(opal_buffer_t *message)
     return true;
 }
 
-/// Any rank may: a job that was spawned may spawn another, and one that accepts does the same.
-void Spawns::callers_published(const std::string &key, const opal_value_t &value)
+/// Any rank may: a job that was spawned may spawn another, and those that accept or connect do the
+/// same. \return whether the value is of use
+bool Spawns::callers_published(Rank owner, const std::string &key, const opal_value_t &value)
 {
-    if (key.ends_with(callers_key) && value.type == OPAL_STRING && value.data.string != nullptr) {
-        callers_[key.substr(0, key.size() + 1 - sizeof callers_key)] = ranks_of(value.data.string);
-        Callbacks::later([] { Daemon::get().mind_callers(); });
-    } else if (const auto last = key.find(last_step);
-               last != key.npos && key.find(callers_side) != key.npos) {
+    const bool names = value.type == OPAL_STRING && value.data.string != nullptr;
+    if (const auto last = key.find(last_step);
+        last != key.npos && key.find(callers_side) != key.npos) {
         let_in_.insert(key.substr(0, last));
     }
+    if (names && key.ends_with(callers_key)) {
+        callers_[key.substr(0, key.size() + 1 - sizeof callers_key)] = ranks_of(value.data.string);
+    }
+    if (names) {
+        if (!spawned_through(Meetings::port_of(key))) {
+            meetings_.on_names(owner, key, ranks_of(value.data.string));
+        }
+        Callbacks::later([] { Daemon::get().mind_callers(); });
+        return true;
+    }
+    return meetings_.on_number(owner, key);
+}
+
+void Spawns::on_deaths(const std::map<Rank, RankDeath> &dead)
+{
+    meetings_.on_deaths([&dead](Rank who) {
+        const bool all = who.vpid == every_rank;
+        const auto first = dead.lower_bound(all ? Rank{who.jobid, 0} : who);
+        return first != dead.end() && (all ? first->first.jobid == who.jobid : first->first == who);
+    });
+    act();
+}
+
+void Spawns::act() noexcept
+try {
+    for (const Meetings::Action &action : meetings_.take_actions()) {
+        story(2, "a rank is dead that was to accept or connect: %s %s",
+              action.what == Meetings::Action::What::refuse   ? "nobody comes for"
+              : action.what == Meetings::Action::What::number ? "answers"
+                                                              : "takes back",
+              action.key.c_str());
+        switch (action.what) {
+        case Meetings::Action::What::refuse:
+            publish_refusal(action.key);
+            break;
+        case Meetings::Action::What::number:
+            publish_number(action.key);
+            break;
+        case Meetings::Action::What::take_back:
+            take_back(action.owner, action.key);
+            break;
+        }
+    }
+} catch (const std::exception &) {
+    // Without memory they go on waiting.
 }
 
 void Spawns::looked_up(opal_buffer_t *message)
@@ -205,6 +323,7 @@ void Spawns::looked_up(opal_buffer_t *message)
     for (; count > 0 && take(*message, text, OPAL_STRING); --count) {
         const std::string key(text);
         std::free(text);
+        meetings_.on_lookup(key);
         if (key.find(their_side) == key.npos) {
             continue;
         }
@@ -231,18 +350,7 @@ void Spawns::stand_in(const std::string &port)
         return;
     }
     told_[port] = asked->second;
-    int one = 1;
-    opal_buffer_t packed;
-    OBJ_CONSTRUCT(&packed, opal_buffer_t);
-    opal_dss.pack(&packed, &one, 1, OPAL_INT);
-    void *bytes = nullptr;
-    std::int32_t size = 0;
-    opal_dss.unload(&packed, &bytes, &size);
-    OBJ_DESTRUCT(&packed);
-    publish(asked->second, OPAL_BYTE_OBJECT, [&](opal_value_t &value) {
-        value.data.bo.bytes = static_cast<std::uint8_t *>(bytes);
-        value.data.bo.size = size;
-    });
+    publish_number(asked->second);
 }
 
 bool Spawns::awaited(const orte_job_t &job)
@@ -271,8 +379,7 @@ bool Spawns::refuse(orte_job_t &job)
         stand_in(port);
         return false;
     }
-    publish(port + their_key, OPAL_STRING,
-            [](opal_value_t &value) { value.data.string = strdup(spawn_refusal); });
+    publish_refusal(port + their_key);
     return true;
 }
 

@@ -21,6 +21,7 @@
 
 #include "orte_glue/orte_prelude.hpp"
 
+#include "orte_glue/radixft/meetings.hpp"
 #include "orte_glue/radixft/types.hpp"
 
 #include <cstdint>
@@ -54,16 +55,21 @@ class Spawns {
     /// have not told who they are, the one that asked the runtime. Empty in any other case.
     std::vector<Rank> waits_for(const orte_job_t &job);
 
+    /// Minds the deaths known so far in calls of MPI_Comm_accept and MPI_Comm_connect.
+    void on_deaths(const std::map<Rank, RankDeath> &dead);
+
   private:
     static void on_message(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
                            orte_rml_tag_t tag, void *data) noexcept;
     bool wanted(opal_buffer_t *message);
     bool published(opal_buffer_t *message);
-    void callers_published(const std::string &key, const opal_value_t &value);
+    bool callers_published(Rank owner, const std::string &key, const opal_value_t &value);
+    void act() noexcept;
     void looked_up(opal_buffer_t *message);
     void stand_in(const std::string &port);
 
     bool watching_ = false;
+    Meetings meetings_;
     std::set<std::uint32_t> called_;  ///< jobs that have published
     std::set<std::uint32_t> through_; ///< jobs that have published all that is waited for
     std::map<std::string, std::vector<Rank>> callers_; ///< by port

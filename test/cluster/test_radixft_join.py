@@ -290,6 +290,20 @@ def dies_in_mpi_init():
         check("radixft: the new ranks of MPI_Comm_spawn are lost" in it.run.err, "mpirun does not say why")
 
 
+def aborts_in_mpi_init():
+    """MPI_Abort in the MPI_Init of a new rank concerns its spawn alone: that returns everywhere, the job runs on"""
+    with job(*RADIXFT, "--mca", "pml", "dr") as it:
+        it.command(b"K")
+        it.hears("dies", "the new rank did not get there")
+        for _ in range(RANKS):
+            event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
+            check(event, "a rank does not return from MPI_Comm_spawn")
+        while processes(it.cluster, "^/.*joins die"):
+            check(time.monotonic() < it.end, "the other new rank is still there")
+        it.finishes()
+        check(re.search(r"rank 1 of\s+them, on host n3, died[^(]*\(exit code 1\)", it.run.err), "mpirun does not say why")
+
+
 def joins_during_recovery():
     """A host is added while the view changes because a daemon died: both happen, all know"""
     with job() as it:
@@ -303,5 +317,5 @@ def joins_during_recovery():
 
 
 main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-      dies_before_mpi_init, dies_in_mpi_init, evicted_comes_back, first_host_comes_back, two_come_back,
+      dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, evicted_comes_back, first_host_comes_back, two_come_back,
       joins_during_recovery])

@@ -1,4 +1,6 @@
 // Functions that MPI_Init calls, in the program itself, where the dynamic linker looks first.
+#include <mpi.h>
+
 #include "test/mpi/survivors/dies_at.hpp"
 
 #include "test/mpi/survivors/mark.hpp"
@@ -14,12 +16,16 @@ namespace dies_at {
 namespace {
 
 Point armed = Point::none;
+How how_armed = How::killed;
 std::string where;
 
 void pass(Point point)
 {
     if (point == armed) {
         marks::mark(where.c_str(), "dies");
+        if (how_armed == How::aborts) {
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
         std::raise(SIGKILL);
     }
 }
@@ -38,8 +44,9 @@ Function *next(const char *library, const char *name)
 
 } // namespace
 
-void arm(Point point, const std::string &rank, const char *fifo)
+void arm(Point point, const std::string &rank, const char *fifo, How how)
 {
+    how_armed = how;
     const char *const mine = std::getenv("OMPI_COMM_WORLD_RANK");
     armed = mine != nullptr && rank == mine ? point : Point::none;
     where = fifo;

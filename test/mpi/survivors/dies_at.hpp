@@ -12,8 +12,12 @@ namespace dies_at {
 /// Of ranks that call MPI_Comm_spawn: the new ones are to be started (by the root alone).
 enum class Point { none, published, connect, connected, context_id, activate, spawn };
 
-/// From now on the process kills itself at `point`, after it has said "dies" in `fifo`, if it has
+/// How: by SIGKILL, or by MPI_Abort, for which Open MPI exits with 1 as long as MPI_Init is not
+/// over.
+enum class How { killed, aborts };
+
+/// From now on the process ends itself at `point`, after it has said "dies" in `fifo`, if it has
 /// rank `rank` among the new ones.
-void arm(Point point, const std::string &rank, const char *fifo);
+void arm(Point point, const std::string &rank, const char *fifo, How how = How::killed);
 
 } // namespace dies_at

@@ -19,6 +19,7 @@
 //      each of them, when one has died
 //   A to J  all spawn two ranks there, of which rank 0 (A, C, ...) or 1 (B, D, ...) dies at a point
 //      of MPI_Init (dies_at.hpp), which it tells: "refused CLASS" or "went on" from each of them
+//   K  the same, and rank 1 calls MPI_Abort in MPI_Init
 //   q  all finish
 // Prints "done RANK" at the end.
 #include <mpi.h>
@@ -127,8 +128,12 @@ int main(int argc, char **argv)
     const bool mortal = argc > 2 && std::strncmp(argv[1], "die", 3) == 0;
     if (mortal) {
         const int letter = argv[1][3] - 'A';
-        dies_at::arm(static_cast<dies_at::Point>(letter / 2 + 1), letter % 2 == 0 ? "0" : "1",
-                     argv[2]);
+        if (argv[1][3] == 'K') {
+            dies_at::arm(dies_at::Point::context_id, "1", argv[2], dies_at::How::aborts);
+        } else {
+            dies_at::arm(static_cast<dies_at::Point>(letter / 2 + 1), letter % 2 == 0 ? "0" : "1",
+                         argv[2]);
+        }
     }
     MPI_Init(&argc, &argv);
     MPI_Comm parent = MPI_COMM_NULL;
@@ -165,7 +170,7 @@ int main(int argc, char **argv)
         const MPI_Comm who = alone ? MPI_COMM_SELF : MPI_COMM_WORLD;
         const std::uint64_t before = ft::process::news();
         const std::size_t dead = ft::process::death_count();
-        const bool two = command == 'h' || (command >= 'A' && command <= 'J');
+        const bool two = command == 'h' || (command >= 'A' && command <= 'K');
         const std::string how = command == 'w'   ? "stay"
                                 : command == 'h' ? "hold"
                                 : two            ? std::string("die") + command

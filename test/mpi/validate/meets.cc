@@ -59,6 +59,23 @@ bool everywhere(MPI_Comm comm, bool here)
     return flag == 1;
 }
 
+/// Those who are left meet at the same port: nothing of the first time is there any more. A side
+/// that was not met by the one that lost somebody meets it now, in its first call.
+void meet_again(Call call, const char *port, MPI_Comm fresh)
+{
+    if (fresh == MPI_COMM_NULL) {
+        MPI_Comm left = MPI_COMM_NULL;
+        is(MPIX_Comm_shrink(call.side, &left), MPI_SUCCESS, "MPIX_Comm_shrink");
+        MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
+        call.side = left;
+        is(join(call, nullptr, port, &fresh), MPI_SUCCESS, "the second time");
+    }
+    MPI_Comm_set_errhandler(fresh, MPI_ERRORS_RETURN);
+    int sum = 0;
+    is(MPI_Allreduce(&me, &sum, 1, MPI_INT, MPI_SUM, fresh), MPI_SUCCESS, "MPI_Allreduce");
+    MPI_Comm_free(&fresh);
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -99,6 +116,9 @@ int main(int argc, char **argv)
         const bool all = everywhere(call.side, here);
         const bool none = everywhere(call.side, !here);
         that(all != none, "some have a communicator, and some have not");
+    }
+    if (!call.spawns && call.agreed) {
+        meet_again(call, port, fresh);
     }
     int count = -1;
     is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "MPI_Comm_validate_all");
