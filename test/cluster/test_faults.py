@@ -17,10 +17,10 @@ NUMBER = 20
 
 
 class Pair:
-    """A cluster of two in which n1 serves on every network."""
+    """A cluster of two hosts, or more, in which n1 serves on every network."""
 
-    def __init__(self):
-        self.cluster = ftcluster.Cluster(hosts=2)
+    def __init__(self, hosts=2):
+        self.cluster = ftcluster.Cluster(hosts=hosts)
 
     def __enter__(self):
         self.cluster.__enter__()
@@ -59,9 +59,9 @@ class Pair:
             check(not run.ended(), f"ended without {word!r}: {run.out} {run.err}")
         raise AssertionError(f"{word!r} was not said in {seconds} s: {run.out}")
 
-    def datagrams(self, rail):
-        """How many of NUMBER datagrams from n0 to n1 are echoed."""
-        out = self.cluster.tool("run", "n0", *PEER, "datagrams", self.address(rail),
+    def datagrams(self, rail, host="n0"):
+        """How many of NUMBER datagrams from the host to n1 are echoed."""
+        out = self.cluster.tool("run", host, *PEER, "datagrams", self.address(rail),
                                 self.ports[rail][0], NUMBER)
         return int(out)
 
@@ -108,6 +108,22 @@ def drop_in_one_direction():
             check(after[direction]["drop"] >= before[direction]["drop"] + NUMBER,
                   f"{direction}: {before} {after}")
             check(after[other]["drop"] == before[other]["drop"], f"{other}: {before} {after}")
+            pair.cluster.tool("heal", "n1", "0")
+
+
+def drop_between_two_hosts():
+    """a drop of what goes between two hosts leaves a third alone"""
+    with Pair(hosts=3) as pair:
+        for direction in ("in", "out"):
+            check(pair.datagrams("0") == NUMBER == pair.datagrams("0", "n2"), "datagrams are lost without a fault")
+            before = pair.cluster.counters()["n1"]["0"]
+            pair.cluster.tool("cut", "n1", "0", "--direction", direction, "--peer", "n0")
+            check(pair.datagrams("0") == 0, f"echoes pass a cut {direction}")
+            check(pair.datagrams("0", "n2") == NUMBER, f"the third host is cut {direction} too")
+            struck = {d: count["drop"] - before[d]["drop"] for d, count in pair.cluster.counters()["n1"]["0"].items()}
+            check(struck == {direction: NUMBER, "in" if direction == "out" else "out": 0}, f"{direction}: {struck}")
+            pair.cluster.tool("cut", "n1", "0", "--direction", direction, "--peer", "n2")
+            check(pair.datagrams("0") == 0 == pair.datagrams("0", "n2"), "one cut ends the other")
             pair.cluster.tool("heal", "n1", "0")
 
 
@@ -209,14 +225,16 @@ def bad_requests_are_refused():
     with Pair() as pair:
         for words in (("cut", "n7", "0"), ("cut", "n1", "5"), ("lose", "n1", "0", "--rate", "2"),
                       ("corrupt", "n1", "0", "--rate", "0"),
-                      ("cut", "n1", "0", "--how", "link-down", "--direction", "in")):
+                      ("cut", "n1", "0", "--how", "link-down", "--direction", "in"),
+                      ("cut", "n1", "0", "--how", "reset", "--peer", "n0"),
+                      ("cut", "n1", "0", "--peer", "n1"), ("cut", "n1", "0", "--peer", "n7")):
             run = pair.cluster.start(*words)
             check(run.wait() == 1 and run.err.startswith("cluster: "), f"{words}: {run.err}")
         check(pair.datagrams("0") == NUMBER, "a refused request did something")
 
 
 if __name__ == "__main__":
-    main([drop_is_silent_and_per_rail, drop_in_one_direction, link_down_takes_carrier,
-          reset_is_loud, reset_once_leaves_the_rail, loss_is_repaired_by_tcp,
+    main([drop_is_silent_and_per_rail, drop_in_one_direction, drop_between_two_hosts,
+          link_down_takes_carrier, reset_is_loud, reset_once_leaves_the_rail, loss_is_repaired_by_tcp,
           corruption_is_silent, kill_is_loud, silent_kill_is_silent,
           frozen_host_keeps_connections, bad_requests_are_refused])

@@ -316,6 +316,7 @@ def joins_during_recovery():
         check(re.search(r"^  rank 2 on n2", it.run.err, re.M), "mpirun's last words do not tell of rank 2")
 
 
-main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-      dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, evicted_comes_back, first_host_comes_back, two_come_back,
-      joins_during_recovery])
+if __name__ == "__main__":
+    main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
+          dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, evicted_comes_back,
+          first_host_comes_back, two_come_back, joins_during_recovery])

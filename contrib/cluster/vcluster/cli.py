@@ -99,6 +99,8 @@ def parser():
                      default="drop", help="drop: silently; link-down: carrier lost; "
                      "reset: TCP connections aborted on both ends, then silence; "
                      "reset-once: aborted, and the rail works on")
+    one.add_argument("--peer", metavar="HOST", help="drop only what goes between the host and this "
+                     "one; all others are reached as ever")
     direction(one)
     fault(sub, "heal", do_heal, "end every fault of a host on a network")
     one = fault(sub, "corrupt", do_corrupt, "rewrite a payload byte of some packets of TCP and UDP")
@@ -234,7 +236,7 @@ def mpi_environment(plan, oob_networks):
 def do_cut(options):
     answer = client.Cluster(options.state).ask(
         "cut", host=options.host, rail=options.rail, how=options.how,
-        direction=options.direction)
+        direction=options.direction, peer=options.peer)
     if "connections" in answer:
         print(f"{answer['connections']} connections aborted")
 

@@ -66,7 +66,11 @@ class Port:
         self.faults = {d: {} for d in DIRECTIONS}
 
     def set(self, direction, kind, value):
-        """Switch a fault on, or with value None off, in "in", "out" or "both"."""
+        """Switch a fault on, or with value None off, in "in", "out" or "both".
+
+        Values: drop takes True, lose a rate, corrupt a rate and where, and
+        drop-peer a list of addresses: only packets to and from those.
+        """
         for one in DIRECTIONS if direction == "both" else (direction,):
             if value is None:
                 self.faults[one].pop(kind, None)
@@ -90,6 +94,10 @@ class Port:
         faults = self.faults[direction]
         if "drop" in faults:
             yield f"counter name {direction}_drop drop"
+        # Only IP, not ARP: with the peer's hardware address forgotten the other direction would fail too.
+        for address in faults.get("drop-peer", ()):
+            end = "daddr" if direction == "out" else "saddr"
+            yield f"ip {end} {address} counter name {direction}_drop drop"
         if "lose" in faults:
             yield f"{chance(faults['lose'])} counter name {direction}_lose drop"
         if "corrupt" in faults:

@@ -178,7 +178,12 @@ class Switch:
         direction = request.get("direction", "both")
         if how != "drop" and direction != "both":
             raise RequestError(f"a cut by {how} always hits both directions")
-        if how == "drop":
+        peer = request.get("peer")
+        if how != "drop" and peer:
+            raise RequestError(f"a cut by {how} always hits all peers")
+        if how == "drop" and peer:
+            self._cut_from(machine, port, direction, request)
+        elif how == "drop":
             port.set(direction, "drop", True)
         elif how == "link-down":
             faults.run(["ip", "link", "set", port.name, "down"])
@@ -191,6 +196,16 @@ class Switch:
         else:
             raise RequestError(f"unknown way to cut: {how}")
         return {}
+
+    def _cut_from(self, machine, port, direction, request):
+        """Between this host and one other; cuts from several others add up."""
+        peer = self._machine({"host": request["peer"]})
+        if peer is machine:
+            raise RequestError(f"{peer.name} cannot be cut from itself")
+        address = self.plan.address(peer.name, str(request["rail"]))
+        for one in faults.DIRECTIONS if direction == "both" else (direction,):
+            others = port.faults[one].get("drop-peer", [])
+            port.set(one, "drop-peer", sorted({*others, address}))
 
     def _heal(self, request):
         _, port = self._port(request)

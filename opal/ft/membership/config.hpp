@@ -27,6 +27,7 @@ enum class Mutation : std::uint8_t {
     chatter,          ///< send every vote to the whole view
     trust_clock,      ///< take every step of the clock for time that has passed
     no_objection,     ///< vote for whatever is proposed, also against who is heard
+    no_giving_way,    ///< coordinators that do not hear each other outbid each other for ever
 };
 
 struct Config {

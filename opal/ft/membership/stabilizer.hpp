@@ -233,6 +233,7 @@ class Stabilizer {
     base::Duration doubted_for(base::Time now, const Change &change) const;
     std::vector<Removed> wronged(base::Time now, const Message &m) const;
     void on_objection(base::Time now, const Message &m, Output &out);
+    void on_refused(base::Time now, const Message &m, Output &out);
 
     // stabilizer_change.cc: attempts, votes, commits
     void maybe_start(base::Time now, Output &out);
@@ -250,7 +251,6 @@ class Stabilizer {
     void try_vote(base::Time now, Output &out);
     void complete(base::Time now, Output &out);
     void on_vote(base::Time now, const Message &m, Output &out);
-    void on_refused(base::Time now, const Message &m, Output &out);
     void on_commit(base::Time now, const Message &m, Output &out);
     void forward_commit(base::Time now, NodeId coordinator, Output &out);
     bool install_voted(base::Time now, Epoch number, Output &out);
@@ -286,6 +286,7 @@ class Stabilizer {
     bool changing_ = false;
     unsigned change_messages_ = 0;
     base::Time retry_at_ = base::Time::never();
+    NodeId gives_way_to_ = no_node; // another coordinator, that is silent here but not to a voter
 
     std::vector<Suspect> suspects_; // sorted by id
     std::vector<Refutation> refutations_;

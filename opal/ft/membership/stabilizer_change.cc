@@ -302,6 +302,7 @@ void Stabilizer::on_proposal(Time now, const Message &m, Output &out)
         ++counters_.stale;
         Message no = make(Type::refused, p.coordinator);
         no.number = max_number_;
+        no.coordinator = attempt_ ? attempt_->coordinator() : no_node;
         no.beat = p.number;
         no.status = Status::low_number;
         send(now, std::move(no), out);
@@ -453,22 +454,6 @@ void Stabilizer::complete(Time now, Output &out)
     }
     busy_starting_ = false;
     maybe_start(now, out);
-}
-
-void Stabilizer::on_refused(Time now, const Message &m, Output &out)
-{
-    if (m.status == Status::low_number) {
-        max_number_ = std::max(max_number_, m.number);
-    } else if (m.status == Status::heard) {
-        on_objection(now, m, out);
-    } else if (m.view) {
-        adopt(now, m.view, out);
-    }
-    if (attempt_ && attempt_->coordinator() == self_.id && attempt_->number() == m.beat) {
-        abort_attempt();
-        // Not all at the same time again.
-        retry_at_ = now + config_.repeat / 8 * (1 + self_.id % 7);
-    }
 }
 
 bool Stabilizer::install_voted(Time now, Epoch number, Output &out)

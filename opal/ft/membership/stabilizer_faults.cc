@@ -95,6 +95,9 @@ void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, NodeI
     }
     const bool better = grade > s->grade;
     s->grade = std::max(s->grade, grade);
+    if (better && id == gives_way_to_ && !retry_at_.is_never()) {
+        retry_at_ = now; // it needs no time any more
+    }
     if (s->witness == no_node && grade == Grade::proven) {
         s->witness = witness;
     }
@@ -241,6 +244,31 @@ void Stabilizer::on_objection(Time now, const Message &m, Output &out)
     }
     if (again) {
         service_suspects(now, out);
+    }
+}
+
+/// Of two coordinators that do not hear each other each takes the other's votes away, by a higher
+/// number, before the leases let the voters vote. So the higher one lets the lower one have its
+/// time: until the leases are over and an objection is settled.
+void Stabilizer::on_refused(Time now, const Message &m, Output &out)
+{
+    if (m.status == Status::low_number) {
+        max_number_ = std::max(max_number_, m.number);
+    } else if (m.status == Status::heard) {
+        on_objection(now, m, out);
+    } else if (m.view) {
+        adopt(now, m.view, out);
+    }
+    if (attempt_ && attempt_->coordinator() == self_.id && attempt_->number() == m.beat) {
+        abort_attempt();
+        // Not all at the same time again.
+        retry_at_ = now + config_.repeat / 8 * (1 + self_.id % 7);
+        const Suspect *const rival = find_suspect(m.coordinator);
+        if (m.status == Status::low_number && m.coordinator < self_.id && rival != nullptr &&
+            rival->grade == Grade::suspected && config_.mutation != Mutation::no_giving_way) {
+            gives_way_to_ = m.coordinator;
+            retry_at_ = now + config_.heartbeat.fence + config_.probe_timeout + config_.give_up;
+        }
     }
 }
 

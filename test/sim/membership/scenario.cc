@@ -366,7 +366,14 @@ void Run::plan_heard_by_others()
     if (n_ > config_.arity + 1 && rng_.below(4) != 0) {
         gentle_ = true;
         heal_after_ = Duration::from_us(static_cast<std::int64_t>(rng_.between(1, 400'000)));
+        return;
     }
+    storm_ = Duration::from_ms(6000);
+    world_.at(Time::zero() + storm_, [this] {
+        if (world_.commit_count() < 2) {
+            world_.violation("no view: two that do not hear each other hinder each other for ever");
+        }
+    });
 }
 
 void Run::plan()
