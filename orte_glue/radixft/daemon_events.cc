@@ -17,6 +17,10 @@ namespace {
 /// How long a host has to refuse a knock before its daemon is probed through the protocol instead.
 constexpr base::Duration knock_patience = 50_ms;
 
+/// How much later than on the board a death is told by PMIx. Ranks that poll know by then, also
+/// where several of them share a core; those that do not poll know that much later.
+constexpr base::Duration events_after = 5_ms;
+
 } // namespace
 
 void Daemon::connection_lost(NodeId id) noexcept
@@ -319,18 +323,23 @@ void Daemon::apply_view()
 }
 
 /// Ranks that poll are told first, by the board; then the other daemons, to whom what is to be sent
-/// leaves when this call of the event base returns; and then, by PMIx, ranks that do not poll.
+/// leaves when this call of the event base returns; and then, by PMIx, ranks that do not poll. An
+/// event wakes a thread of every rank, which those that have read the board have no use for, and
+/// which takes the cores from those that are about to.
 void Daemon::announce(const std::vector<RankDeath> &deaths)
 {
     if (!over_) {
+        bool on_board = true;
         for (const RankDeath &death : deaths) {
             const bool posted = board_.post(death);
+            on_board = on_board && posted;
             if (!posted || (parameters().tell & tell_by_event) != 0) {
                 untold_.push_back(death);
             }
         }
         if (!untold_.empty()) {
-            Callbacks::later([] { get().tell_ranks(); });
+            Callbacks::after(on_board ? events_after : base::Duration::zero(),
+                             [] { get().tell_ranks(); });
         }
     }
     for (const RankDeath &death : deaths) {

@@ -97,7 +97,7 @@ constexpr std::array<Entry, 16> table{{
      "How a daemon tells its ranks of deaths: 1 to 3, default 3. 1: by memory that they share, at "
      "which a rank looks whenever MPI makes progress: within microseconds, but a rank that stays "
      "out of MPI learns nothing meanwhile. 2: by an event of PMIx, whose thread waits for the core "
-     "on which its rank computes: milliseconds. 3: by both."},
+     "on which its rank computes: milliseconds. 3: by both, the events 5 ms later."},
     {"life_line", &Parameters::life_line, 0, 1, OPAL_INFO_LVL_8,
      "How a daemon notices that a rank is killed, 0 or 1, default 1. 1: when its first thread "
      "ends, "
