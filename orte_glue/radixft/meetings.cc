@@ -71,8 +71,8 @@ void Meetings::on_names(Rank owner, std::string_view key, std::vector<Rank> rank
     Sides &sides = ports_[std::string(what->port)];
     Side &mine = sides[what->side];
     Side &other = sides[1 - what->side];
-    if (other.through) {
-        other = {}; // of the last meeting
+    if (mine.over) {
+        other = {}; // it is through the last meeting too
     }
     mine = {};
     mine.ranks = std::move(ranks);
@@ -95,10 +95,12 @@ bool Meetings::on_number(Rank owner, std::string_view key)
     if (mine.broken && owner == mine.root) {
         return false;
     }
-    mine.told.emplace(key);
     mine.through = mine.through || what->last;
     if (other.asked == key) {
         other.asked.clear();
+        mine.over = mine.over || what->last;
+    } else {
+        mine.told.emplace(key);
     }
     return true;
 }
@@ -112,10 +114,13 @@ void Meetings::on_lookup(std::string_view key)
     }
     Side &wanted = at->second[what->side];
     Side &asking = at->second[1 - what->side];
-    if (what->names ? !wanted.ranks.empty() && !wanted.read : wanted.told.contains(key)) {
-        if (what->names) {
-            wanted.read = asking.met = true;
-        }
+    if (what->names && !wanted.ranks.empty() && !wanted.read) {
+        wanted.read = asking.met = true;
+        return;
+    }
+    if (const auto told = wanted.told.find(key); told != wanted.told.end()) {
+        wanted.told.erase(told);
+        wanted.over = wanted.over || what->last;
         return;
     }
     asking.asked = key;
@@ -159,9 +164,18 @@ void Meetings::stand_in(Sides &sides, std::size_t waiting)
     const std::string key = std::exchange(sides[waiting].asked, {});
     actions_.push_back({Action::What::number, key, {}});
     if (parse(key)->last) {
+        // Unless that one has begun anew.
+        sides[1 - waiting].over = sides[1 - waiting].broken;
         take_back(sides[acceptor]);
         take_back(sides[connector]);
     }
+}
+
+/// What was not read by the time is not there any more, and counts as not told.
+void Meetings::orphan(Side &side)
+{
+    side.orphaned = true;
+    take_back(side);
 }
 
 void Meetings::take_back(Side &side)

@@ -59,9 +59,15 @@ class Meetings {
     {
         for (auto &[port, sides] : ports_) {
             for (std::size_t side = 0; side < sides.size(); ++side) {
-                for (const Rank &rank : sides[side].ranks) {
-                    if (!sides[side].broken && !sides[side].through && dead(rank)) {
+                Side &mine = sides[side];
+                if (!mine.ranks.empty() && !mine.orphaned && !mine.over && dead(mine.root)) {
+                    orphan(mine);
+                    mine.through = false;
+                }
+                for (const Rank &rank : mine.ranks) {
+                    if (!mine.broken && !mine.through && !mine.over && dead(rank)) {
                         lose(port, side);
+                        break;
                     }
                 }
             }
@@ -74,19 +80,22 @@ class Meetings {
     struct Side {
         std::vector<Rank> ranks; ///< empty: it has not come
         Rank root;
-        bool read = false;                       ///< the other side has its names
-        bool met = false;                        ///< it has the other side's
-        bool broken = false;                     ///< one of them is dead
-        bool alone = false;                      ///< the other side, which it has met, is broken
-        bool through = false;                    ///< has published its last number
-        std::string asked;                       ///< what its root waits for
-        std::set<std::string, std::less<>> told; ///< keys of its numbers
+        bool read = false;     ///< the other side has its names
+        bool met = false;      ///< it has the other side's
+        bool broken = false;   ///< one of them is dead
+        bool alone = false;    ///< the other side, which it has met, is broken
+        bool through = false;  ///< has published its last number
+        bool over = false;     ///< and the other side has read it
+        bool orphaned = false; ///< its root is dead: the runtime forgets what that published
+        std::string asked;     ///< what its root waits for
+        std::set<std::string, std::less<>> told; ///< keys of its numbers that nobody has read
     };
     using Sides = std::array<Side, 2>; ///< who accepts, who connects
 
     void lose(const std::string &port, std::size_t side);
     void stand_in(Sides &sides, std::size_t waiting);
     void take_back(Side &side);
+    void orphan(Side &side);
 
     std::map<std::string, Sides, std::less<>> ports_;
     std::vector<Action> actions_;

@@ -102,6 +102,41 @@ void the_other_side_gets_its_numbers(void **)
                                              act(What::take_back, ":nextcid:send:0", connector)}));
 }
 
+/// Those who are left of one side connect again while the other has its last number still to ask
+/// for.
+void a_side_that_begins_anew_leaves_no_one_behind(void **)
+{
+    Meeting m;
+    m.meet();
+    m.exchange("nextcid");
+    m.die(connector);
+    assert_true(m.number(acceptor, ":activate:recv:0"));
+    m.take_actions();
+    m.on_names({2, 1}, port + ":connect", {{2, 1}});
+    m.lookup(":accept");
+    m.lookup(":activate:send:0");
+    assert_true(m.take_actions() == (Actions{act(What::number, ":activate:send:0"),
+                                             act(What::take_back, ":activate:recv:0", acceptor)}));
+    m.names(acceptor, ":accept");
+    m.lookup(":connect");
+    assert_true(m.take_actions().empty());
+}
+
+/// The runtime forgets what a process has published when it dies.
+void a_number_that_nobody_read_dies_with_the_root(void **)
+{
+    Meeting m;
+    m.meet();
+    m.exchange("nextcid");
+    assert_true(m.number(connector, ":activate:send:0"));
+    m.die(connector);
+    m.take_actions();
+    assert_true(m.number(acceptor, ":activate:recv:0"));
+    m.lookup(":activate:send:0");
+    assert_true(m.take_actions() == (Actions{act(What::number, ":activate:send:0"),
+                                             act(What::take_back, ":activate:recv:0", acceptor)}));
+}
+
 void what_was_told_before_is_not_told_again(void **)
 {
     Meeting m;
@@ -137,6 +172,8 @@ int main()
         cmocka_unit_test(one_that_waits_for_a_connection_is_told),
         cmocka_unit_test(one_that_dies_before_it_asks_is_told_when_it_does),
         cmocka_unit_test(the_other_side_gets_its_numbers),
+        cmocka_unit_test(a_side_that_begins_anew_leaves_no_one_behind),
+        cmocka_unit_test(a_number_that_nobody_read_dies_with_the_root),
         cmocka_unit_test(what_was_told_before_is_not_told_again),
         cmocka_unit_test(the_port_serves_again),
     };
