@@ -1,15 +1,9 @@
 #include "opal/ft/datagram/datagram.hpp"
 
-#include "opal/ft/base/wire.hpp"
-
 namespace ft::dgram {
 
-namespace {
-
-constexpr std::uint8_t magic = 0xd6;
-constexpr std::uint8_t version = 1;
-
-} // namespace
+using detail::magic;
+using detail::version;
 
 std::size_t write_header(const Header &header, std::span<std::byte> out) noexcept
 {

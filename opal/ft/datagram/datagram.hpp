@@ -20,6 +20,8 @@
 #include <cstdint>
 #include <span>
 
+#include "opal/ft/base/wire.hpp"
+
 namespace ft::dgram {
 
 enum class Kind : std::uint8_t { whole = 1, part = 2, size_probe = 3, size_reply = 4 };
@@ -44,6 +46,24 @@ enum class Parse : std::uint8_t {
     malformed, ///< too short, or impossible in some field
     stranger   ///< well formed, but not for this process of this job
 };
+
+namespace detail {
+
+inline constexpr std::uint8_t magic = 0xd6;
+inline constexpr std::uint8_t version = 1;
+
+} // namespace detail
+
+/// The header of a `whole`, which every fragment has: as write_header, in two words.
+inline void write_whole(std::uint8_t tag, std::uint32_t sender, std::uint64_t key,
+                        std::span<std::byte, whole_bytes> out) noexcept
+{
+    constexpr unsigned kind = detail::version << 4U | static_cast<unsigned>(Kind::whole);
+    base::WireWriter writer(out);
+    writer.u64(detail::magic | std::uint64_t{kind} << 8 | std::uint64_t{tag} << 16 |
+               std::uint64_t{sender} << 32);
+    writer.u64(key);
+}
 
 /// \return bytes written; `out` must hold long_bytes (whole_bytes for a `whole`)
 std::size_t write_header(const Header &header, std::span<std::byte> out) noexcept;

@@ -10,6 +10,7 @@
 #pragma once
 #include "opal/mca/opal_prelude.hpp"
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -151,6 +152,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     Trays trays_; ///< of those that fill a datagram, where many go out in one piece
     btl::FragmentPools<Fragment> fragments_;
     std::vector<std::byte> probe_;
+    std::array<Outgoing, most_batch> outgoing_; ///< of one run, here so that none is cleared
     base::Time next_search_;
     ModuleCounters counters_;
     // The receiver's own.

@@ -122,10 +122,9 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
             }
             std::memcpy(kept->data(), fragment->data(), fragment->segments[0].seg_len);
         }
-        Header header = header_for(endpoint, Kind::whole);
-        header.tag = tag;
         kept->tag = tag;
-        write_header(header, {kept->wire, whole_bytes});
+        write_whole(tag, static_cast<std::uint32_t>(cookie_), endpoint.key,
+                    std::span<std::byte, whole_bytes>(kept->wire, whole_bytes));
         ++counters_.fragments_sent;
         if (endpoint.waiting.empty()) {
             unflushed_.push_back(&endpoint);
@@ -173,9 +172,8 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
     if (whole_bytes + total > endpoint.search.size()) {
         return OPAL_ERR_OUT_OF_RESOURCE; // in parts, the longer way
     }
-    Header mine = header_for(endpoint, Kind::whole);
-    mine.tag = tag;
-    write_header(mine, {bytes, whole_bytes});
+    write_whole(tag, static_cast<std::uint32_t>(cookie_), endpoint.key,
+                std::span<std::byte, whole_bytes>(bytes, whole_bytes));
     Outgoing one;
     one.pieces[0] = {bytes, whole_bytes + total};
     std::size_t taken = 0;
@@ -229,7 +227,6 @@ void Module::flush_locked(Endpoint &endpoint) noexcept
 SendResult Module::send_run(Endpoint &endpoint, std::span<Fragment *const> run,
                             std::size_t &taken) noexcept
 {
-    std::array<Outgoing, most_batch> datagrams;
     const std::size_t limit = endpoint.search.size();
     std::size_t count = 0;
     while (count < run.size() && count < most_batch) {
@@ -238,15 +235,14 @@ SendResult Module::send_run(Endpoint &endpoint, std::span<Fragment *const> run,
         if (bytes > limit) {
             break;
         }
-        datagrams[count] = Outgoing{};
-        datagrams[count++].pieces[0] = {fragment.wire, bytes};
+        outgoing_[count++].pieces[0] = {fragment.wire, bytes}; // and nothing behind it
     }
     if (count == 0) {
         const SendResult result = send_in_parts(endpoint, *run.front());
         taken = result == SendResult::ok ? 1 : 0;
         return result;
     }
-    const SendResult result = endpoint.channel->send({datagrams.data(), count}, taken);
+    const SendResult result = endpoint.channel->send({outgoing_.data(), count}, taken);
     if (result == SendResult::too_large) {
         ++counters_.too_large; // the size search will find what passes; until then it is lost
         ++taken;

@@ -255,19 +255,28 @@ class UdpChannel final : public Channel {
             header = msghdr{};
             header.msg_iov = &pieces_[pieces];
             const std::size_t own = pieces;
-            do {
-                for (const iovec &piece : datagrams[next].pieces) {
-                    if (pieces != own && end_of(pieces_[pieces - 1]) == piece.iov_base) {
-                        pieces_[pieces - 1].iov_len += piece.iov_len; // one stretch of memory
-                    } else if (piece.iov_len != 0) {
-                        pieces_[pieces++] = piece;
-                    }
+            const auto add = [&](const iovec &piece) {
+                if (pieces != own && end_of(pieces_[pieces - 1]) == piece.iov_base) {
+                    pieces_[pieces - 1].iov_len += piece.iov_len; // one stretch of memory
+                } else {
+                    pieces_[pieces++] = piece;
                 }
-                bytes += datagrams[next].bytes();
+            };
+            std::size_t latest = segment;
+            for (bool more = true; more;) {
+                add(datagrams[next].pieces[0]);
+                if (datagrams[next].pieces[1].iov_len != 0) {
+                    add(datagrams[next].pieces[1]);
+                }
+                bytes += latest;
                 ++next;
-            } while (offload_ && next < datagrams.size() && next - first < most_segments &&
-                     datagrams[next - 1].bytes() == segment && datagrams[next].bytes() <= segment &&
-                     bytes + datagrams[next].bytes() <= most_datagram_bytes);
+                more = offload_ && latest == segment && next < datagrams.size() &&
+                       next - first < most_segments;
+                if (more) {
+                    latest = datagrams[next].bytes();
+                    more = latest <= segment && bytes + latest <= most_datagram_bytes;
+                }
+            }
             header.msg_iovlen = static_cast<std::size_t>(&pieces_[pieces] - header.msg_iov);
             held_[message] = next - first;
             if (held_[message] > 1) {
