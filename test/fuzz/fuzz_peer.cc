@@ -104,6 +104,19 @@ class Side {
             std::vector<std::byte> bytes(max_control_bytes);
             if (t.what == Transmit::What::fragment) {
                 FUZZ_REQUIRE(static_cast<Box *>(t.choice.vfrag->user)->out);
+                const unsigned count = complete ? peer_.run(t, now) : 1;
+                FUZZ_REQUIRE(count >= 1 && t.choice.index + count <= t.choice.vfrag->count());
+                if (count > 1) {
+                    for (unsigned j = 0; j < count; ++j) {
+                        FragHeader header = t.header;
+                        header.index = static_cast<std::uint8_t>(t.header.index + j);
+                        header.tx = (t.header.tx + j) & tx_mask;
+                        header.payload_bytes = t.choice.vfrag->bytes_of(header.index);
+                        say(write(header));
+                    }
+                    peer_.sent_run(t, count, now);
+                    continue;
+                }
                 bytes = write(t.header);
                 if (!complete) {
                     held_.push_back({t.choice.vfrag, t.choice.index, t.path, now});

@@ -61,6 +61,31 @@ bool Congestion::pausing(base::Time now) noexcept
     return pausing_;
 }
 
+std::uint64_t Congestion::run(std::uint64_t in_flight, std::uint32_t bytes,
+                              base::Time now) const noexcept
+{
+    const std::uint64_t quarter = window_ / 4;
+    if (bytes == 0 || unasked_ + bytes >= quarter ||
+        in_flight + 2 * std::uint64_t{bytes} > window_) {
+        return 0;
+    }
+    const std::uint64_t unasked = (quarter - unasked_ - 1) / bytes;
+    const std::uint64_t free = (window_ - in_flight) / bytes - 1;
+    std::uint64_t most = std::min(unasked, free);
+    const std::int64_t each = time_for(bytes).ns();
+    const std::int64_t left = (ahead_ - (std::max(next_send_, now) - now)).ns();
+    if (each > 0) {
+        most =
+            std::min(most, static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0) / each) + 1);
+    }
+    return most;
+}
+
+bool Congestion::round_ends_with(std::uint32_t tx) const noexcept
+{
+    return round_.open && tx_diff(tx, round_.until) >= 0;
+}
+
 void Congestion::on_sent(std::uint64_t bytes, std::uint32_t tx, bool asked, base::Time now) noexcept
 {
     unasked_ = asked ? 0 : unasked_ + bytes;
@@ -70,6 +95,14 @@ void Congestion::on_sent(std::uint64_t bytes, std::uint32_t tx, bool asked, base
         round_.until = tx;
     }
     next_send_ = std::max(next_send_, now) + time_for(bytes);
+}
+
+void Congestion::on_sent_run(unsigned count, std::uint32_t bytes, std::uint32_t last,
+                             std::uint32_t tx, base::Time now) noexcept
+{
+    on_sent(last, tx, false, now);
+    unasked_ += std::uint64_t{count - 1} * bytes;
+    next_send_ += time_for(bytes) * static_cast<std::int64_t>(count - 1); // each as by itself
 }
 
 void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uint32_t tx,
@@ -85,7 +118,7 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
         window_ = std::min(window_ + bytes, most_window);
         set_pace();
     }
-    if (round_.open && tx_diff(tx, round_.until) >= 0) {
+    if (round_ends_with(tx)) {
         end_round(now);
         round_ = Round{};
         round_.open = in_flight > bytes;

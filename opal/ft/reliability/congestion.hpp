@@ -75,8 +75,20 @@ class Congestion {
     {
         return unasked_ + bytes >= window_ / 4 || !allows(in_flight + bytes, bytes);
     }
+    /// How many fragments of that size may go out now, one behind the other, before one of them
+    /// asks for an acknowledgement, the window is full or the pace wants a pause: 0 when the first
+    /// asks.
+    [[nodiscard]] std::uint64_t run(std::uint64_t in_flight, std::uint32_t bytes,
+                                    base::Time now) const noexcept;
     void on_sent(std::uint64_t bytes, std::uint32_t tx, bool asked, base::Time now) noexcept;
-    /// \param in_flight before it was acknowledged \param next_tx what the path sends next
+    /// The same for `count` fragments of a run, of `bytes` each but the last. \param tx of the
+    /// first
+    void on_sent_run(unsigned count, std::uint32_t bytes, std::uint32_t last, std::uint32_t tx,
+                     base::Time now) noexcept;
+    /// Whether a round ends when that transmission is acknowledged.
+    [[nodiscard]] bool round_ends_with(std::uint32_t tx) const noexcept;
+    /// \param in_flight before it was acknowledged \param tx the last, if it is several, none of
+    /// which ends a round \param next_tx what the path sends next
     void on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uint32_t tx,
                   std::uint32_t next_tx, base::Time now) noexcept;
     /// \param tx of the transmission that was lost

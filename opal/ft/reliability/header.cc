@@ -1,5 +1,7 @@
 #include "opal/ft/reliability/header.hpp"
 
+#include <cstring>
+
 #include "opal/ft/base/assert.hpp"
 #include "opal/ft/base/bitmap.hpp"
 #include "opal/ft/base/crc32c.hpp"
@@ -10,7 +12,12 @@ namespace ft::reliability {
 
 std::uint32_t detail::header_crc(std::span<const std::byte> fragment, std::size_t upper) noexcept
 {
-    return base::crc32c(fragment.first(detail::crc_offset), fragment.subspan(header_bytes, upper));
+    constexpr std::size_t front = 40;
+    static_assert(detail::crc_offset == front + sizeof(std::uint64_t));
+    std::uint64_t last = 0;
+    std::memcpy(&last, fragment.data() + front, sizeof last);
+    return base::crc32c(fragment.first<front>(), base::detail::little_endian(last),
+                        fragment.subspan(header_bytes, upper));
 }
 
 void seal(std::span<std::byte> fragment) noexcept

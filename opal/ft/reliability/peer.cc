@@ -225,6 +225,35 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
     }
 }
 
+unsigned Peer::run(const Transmit &t, base::Time now) const noexcept
+{
+    // With several paths each fragment chooses anew. One that takes an acknowledgement along, or
+    // asks for one, goes by itself.
+    const Path &path = paths_[t.path];
+    const unsigned left = sender_.run(t.choice);
+    if (left < 2 || paths_.size() != 1 || path.congestion == nullptr ||
+        !receiver_.tells_nothing() || t.header.has(flag_ack_wanted)) {
+        return 1;
+    }
+    const std::uint64_t allowed =
+        path.congestion->run(path.in_flight, t.choice.vfrag->fragment_bytes, now);
+    return static_cast<unsigned>(std::clamp<std::uint64_t>(allowed, 1, left));
+}
+
+void Peer::sent_run(const Transmit &t, unsigned count, base::Time now)
+{
+    if (count == 1) {
+        sent(t, now, true);
+        return;
+    }
+    const Vfrag &v = *t.choice.vfrag;
+    paths_[t.path].congestion->on_sent_run(
+        count, v.fragment_bytes, v.bytes_of(t.choice.index + count - 1), t.header.tx, now);
+    sender_.sent_run(t.choice, count, t.header.timestamp, now);
+    counters_.fragments_checksummed += t.header.has(flag_payload_checksummed) ? count : 0;
+    took_along();
+}
+
 void Peer::blocked(PathId path) noexcept
 {
     paths_[path].blocked = true;

@@ -112,6 +112,13 @@ class Peer {
     /// The BTL took it. \param complete true if it is done with the descriptor already; if not, a
     /// `locally_complete` follows for a fragment.
     void sent(const Transmit &transmit, base::Time now, bool complete = false);
+    /// How many fragments `next_transmit` would choose one behind the other now, if nothing else
+    /// happened between: the one in `transmit` and those that follow it in its VFRAG, over the same
+    /// path, with the same header but for index, tx and payload_bytes. For a BTL that is done with
+    /// what it takes at once, so that a run of them costs little more than one. \return at least 1
+    [[nodiscard]] unsigned run(const Transmit &transmit, base::Time now) const noexcept;
+    /// The BTL took `count` of them, and is done with them. \pre 1 <= count <= run(transmit)
+    void sent_run(const Transmit &transmit, unsigned count, base::Time now);
     /// The BTL had no room: the path is passed over until unblock.
     void blocked(PathId path) noexcept;
     /// Room may have come back on every path. Call at each progress.

@@ -260,6 +260,48 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     }
 }
 
+unsigned Sender::run(const Choice &choice) const noexcept
+{
+    return choice.retransmission || choice.vfrag->ordered ? 1
+                                                          : choice.vfrag->count() - choice.index;
+}
+
+void Sender::sent_run(const Choice &choice, unsigned count, std::uint32_t stamp, base::Time now)
+{
+    Vfrag &v = *choice.vfrag;
+    FT_ASSERT(choice.index == v.next_unsent_ && count >= 1 && count <= run(choice));
+    Path &path = paths_[choice.path];
+    urgent_ = false;
+    if (v.next_unsent_ == 0) {
+        v.first_stamp_ = stamp;
+    }
+    for (FragmentRecord &record : v.fragments.subspan(choice.index, count)) {
+        FT_ASSERT(record.state == FragmentState::unsent);
+        record = {.tx = path.next_tx,
+                  .stamp = stamp,
+                  .path = choice.path,
+                  .tries = 1,
+                  .state = FragmentState::in_flight};
+        path.next_tx = (path.next_tx + 1) & tx_mask;
+    }
+    v.next_unsent_ = static_cast<std::uint8_t>(v.next_unsent_ + count);
+    const unsigned last = v.next_unsent_ - 1U;
+    const std::uint64_t bytes = v.offset_of(last) + v.bytes_of(last) - v.offset_of(choice.index);
+    v.state_ = Vfrag::State::sending;
+    if (v.next_unsent_ == v.count()) {
+        v.state_ = Vfrag::State::waiting;
+        FT_ASSERT(unsent_data_.head == &v);
+        (void)unsent_data_.pop();
+    }
+    note_sent(choice.path, stamp, false, now);
+    path.in_flight += bytes;
+    path.fragments_sent += count;
+    path.bytes_sent += bytes;
+    counters_.fragments_sent += count;
+    counters_.bytes_sent += bytes;
+    await_ack(v, choice.path, now); // as for each by itself: see sent
+}
+
 void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time sent_at,
                               base::Time now)
 {
@@ -299,111 +341,6 @@ void Sender::complete(Vfrag &v)
     } else {
         draining_.push_back(&v);
         arm(v.watchdog_deadline_);
-    }
-}
-
-bool Sender::acknowledge_short(Vfrag &v, Run &run, base::Time now)
-{
-    FragmentRecord &record = v.fragments[0];
-    if (v.count() != 1 || record.state != FragmentState::in_flight || record.tries != 1 ||
-        v.held_ != 0) {
-        return false;
-    }
-    if (record.path != run.path) {
-        settle(run, now);
-        if (paths_[record.path].congestion != nullptr) {
-            return false;
-        }
-        run = {.path = record.path, .tx = record.tx, .stamp = record.stamp};
-    }
-    ++run.count;
-    run.bytes += v.length;
-    run.tx = tx_diff(record.tx, run.tx) > 0 ? record.tx : run.tx;
-    run.stamp = serial_diff(record.stamp, run.stamp) > 0 ? record.stamp : run.stamp;
-    record.state = FragmentState::acked;
-    v.acked_count_ = 1;
-    v.backoff_ = 0;
-    v.ack_deadline_ = base::Time::never();
-    ring_[v.sequence_ & (ring_.size() - 1)] = nullptr;
-    finish(v);
-    return true;
-}
-
-void Sender::settle(Run &run, base::Time now)
-{
-    if (run.count == 0) {
-        return;
-    }
-    Path &path = paths_[run.path];
-    path.in_flight -= run.bytes;
-    path.fragments_acked += run.count;
-    if (!path.any_acked || tx_diff(run.tx, path.largest_acked_tx) > 0) {
-        path.any_acked = true;
-        path.largest_acked_tx = run.tx;
-    }
-    note_heard(run.stamp);
-    paths_.on_alive(run.path, now);
-    paths_.on_acked_bytes(run.path, run.bytes, now);
-    counters_.fragments_acknowledged += run.count;
-    counters_.bytes_acknowledged += run.bytes;
-    counters_.vfrags_completed += run.count;
-    window_bytes_ -= run.bytes;
-    backoff_ = 0;
-    questions_ = 0;
-    run = {};
-}
-
-void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
-{
-    bool progress = false;
-    base::for_each_bit(mask, [&](unsigned index) {
-        FragmentRecord &record = v.fragments[index];
-        if (record.state == FragmentState::acked) {
-            return;
-        }
-        const std::uint32_t bytes = v.bytes_of(index);
-        Path &path = paths_[record.path];
-        if (record.state == FragmentState::in_flight) {
-            if (path.congestion != nullptr) {
-                if (record.question != 0 && !first_came(record)) {
-                    path.congestion->on_repaired(bytes, record.question - 1U);
-                }
-                path.congestion->on_acked(bytes, path.in_flight, record.tx, path.next_tx, now);
-            }
-            path.in_flight -= bytes;
-            ++path.fragments_acked;
-            // Karn: after a retransmission nobody knows which copy came; then only the echo speaks
-            // for a path, and no bytes do for its bandwidth.
-            if (record.tries == 1) {
-                if (!path.any_acked || tx_diff(record.tx, path.largest_acked_tx) > 0) {
-                    path.any_acked = true;
-                    path.largest_acked_tx = record.tx;
-                }
-                note_heard(record.stamp);
-                paths_.on_alive(record.path, now);
-                paths_.on_acked_bytes(record.path, bytes, now);
-            }
-        } else {
-            ++counters_.acknowledged_late;
-            v.lost_mask_ &= ~base::bit(index);
-            if (v.lost_mask_ == 0) {
-                unlink_lost(v);
-            }
-        }
-        record.state = FragmentState::acked;
-        ++v.acked_count_;
-        ++counters_.fragments_acknowledged;
-        counters_.bytes_acknowledged += bytes;
-        progress = true;
-    });
-    if (!progress) {
-        return;
-    }
-    v.backoff_ = 0;
-    backoff_ = 0;
-    questions_ = 0;
-    if (v.acked_count_ == v.count()) {
-        complete(v);
     }
 }
 

@@ -43,6 +43,11 @@ class Sender {
     /// The choice went to its path's BTL; its tx was the path's next_tx, its stamp `stamp`.
     /// `complete`: the BTL is done with it already.
     void sent(const Choice &choice, std::uint32_t stamp, bool complete, base::Time now);
+    /// How many fragments of data may follow each other from this one on without another choice, as
+    /// far as their VFRAG goes.
+    [[nodiscard]] unsigned run(const Choice &choice) const noexcept;
+    /// So many of them went out, and their BTL is done with them.
+    void sent_run(const Choice &choice, unsigned count, std::uint32_t stamp, base::Time now);
     /// A BTL is done with a descriptor of this fragment (whether it says so at once or later), sent
     /// at `sent_at`.
     void locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
@@ -135,6 +140,9 @@ class Sender {
     /// none of these
     bool acknowledge_short(Vfrag &vfrag, Run &run, base::Time now);
     void settle(Run &run, base::Time now);
+    /// The same for one of several fragments that all went the same way, and once. \return false
+    /// when it is none of these
+    bool acknowledge_whole(Vfrag &vfrag, base::Time now);
     void complete(Vfrag &vfrag);
     void finish(Vfrag &vfrag);
     void sample_echo(const FragHeader &header, base::Time now);

@@ -6,6 +6,13 @@ namespace ft::sim {
 
 using namespace reliability;
 
+namespace {
+
+/// As pml/dr has it.
+constexpr unsigned most_in_a_run = 16;
+
+} // namespace
+
 Job::Job(Link &link, const Config &config, std::uint64_t window)
     : link_(link), sender_(config, 0), receiver_(config, 1), window_(window)
 {
@@ -79,21 +86,39 @@ void Job::pump(End &end)
         while (end.peer.next_transmit(t, link_.now())) {
             more = true;
             std::vector<std::byte> control;
+            unsigned count = 1;
             if (t.what != Transmit::What::fragment) {
                 control.resize(max_control_bytes);
                 control.resize(end.peer.write_control(t, control));
             } else {
                 t.header.flags |= flag_payload_checksummed;
+                count = std::min(end.peer.run(t, link_.now()), most_in_a_run);
             }
             End &other = sends ? receiver_ : sender_;
-            const auto arrival = [this, &other, t, control] { arrive(other, t, control); };
-            if (sends) {
-                static_cast<void>(link_.send(
-                    t.what == Transmit::What::fragment ? on_wire : control.size() + 60, arrival));
-            } else {
-                link_.send_back(arrival);
+            for (unsigned i = 0; i < count; ++i) {
+                Transmit each = t;
+                if (i != 0) {
+                    each.choice.index = static_cast<std::uint8_t>(t.choice.index + i);
+                    each.header.index = each.choice.index;
+                    each.header.tx = (t.header.tx + i) & tx_mask;
+                    each.header.payload_bytes = t.choice.vfrag->bytes_of(each.choice.index);
+                }
+                const auto arrival = [this, &other, each, control] {
+                    arrive(other, each, control);
+                };
+                if (sends) {
+                    static_cast<void>(link_.send(
+                        t.what == Transmit::What::fragment ? on_wire : control.size() + 60,
+                        arrival));
+                } else {
+                    link_.send_back(arrival);
+                }
             }
-            end.peer.sent(t, link_.now(), true);
+            if (t.what == Transmit::What::fragment) {
+                end.peer.sent_run(t, count, link_.now());
+            } else {
+                end.peer.sent(t, link_.now(), true);
+            }
         }
         while (Vfrag *done = end.peer.next_finished()) {
             end.idle.push_back(static_cast<Piece *>(done->user));

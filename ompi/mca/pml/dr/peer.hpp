@@ -113,12 +113,16 @@ class PeerState {
     bool shown_unreachable = false;
 
   private:
+    /// \return how many went, 0 when the BTL has no room
+    unsigned transmit_some(reliability::Transmit &what, base::Time now) noexcept;
     bool transmit_one(reliability::Transmit &what, base::Time now) noexcept;
     bool transmit_control(BtlPath &path, const reliability::Transmit &what,
                           base::Time now) noexcept;
     bool transmit_fragment(BtlPath &path, reliability::Transmit &what, base::Time now) noexcept;
-    bool give_gathered(BtlPath &path, mca_btl_base_descriptor_t *des,
-                       const reliability::Transmit &what, base::Time present) noexcept;
+    /// Fragments of data that follow each other, by a BTL that gathers them. \return how many went
+    unsigned transmit_run(BtlPath &path, reliability::Transmit &first, unsigned count,
+                          base::Time now) noexcept;
+    bool give_gathered(BtlPath &path, mca_btl_base_descriptor_t *des) noexcept;
     void hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descriptor *held,
                    base::Time now) noexcept;
     void retry_stuck(base::Time now) noexcept;

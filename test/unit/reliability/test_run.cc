@@ -1,0 +1,141 @@
+// Fragments that follow each other, sent by one choice: what goes out, and all that comes of it, is
+// as if each had been chosen by itself.
+#include <cstring>
+
+#include "opal/ft/base/rng.hpp"
+#include "test/unit/cmocka.hpp"
+#include "test/unit/reliability/ends.hpp"
+
+using namespace ft::test;
+
+namespace {
+
+Config small_config()
+{
+    Config config = quick_config();
+    config.window_bytes = 4 * 1024 * 1024;
+    return config;
+}
+
+/// Two ends over paths that lose what is too much for them.
+struct Pair {
+    Pair(bool runs, unsigned paths) : config(small_config()), a(config, 0), b(config, 1)
+    {
+        a.in_runs = b.in_runs = runs;
+        for (unsigned i = 0; i < paths; ++i) {
+            PathInfo info;
+            info.max_fragment_bytes = 1024;
+            info.unreliable = true;
+            (void)a.peer.add_path(info, Time{});
+            (void)b.peer.add_path(info, Time{});
+        }
+    }
+    Config config;
+    End a;
+    End b;
+};
+
+/// What the wire carries, with its losses, is the same for both. \return what arrives
+std::vector<Frame> through(const std::vector<Frame> &frames, const std::vector<bool> &lost)
+{
+    std::vector<Frame> arrived;
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+        if (!lost[i]) {
+            arrived.push_back(frames[i]);
+        }
+    }
+    return arrived;
+}
+
+void require_same(const std::vector<Frame> &one, const std::vector<Frame> &other)
+{
+    assert_int_equal(one.size(), other.size());
+    for (std::size_t i = 0; i < one.size(); ++i) {
+        assert_true(one[i].bytes == other[i].bytes);
+        assert_true(one[i].path == other[i].path);
+    }
+}
+
+void require_same(const End &one, const End &other)
+{
+    // Fields of 64 bits alone.
+    assert_memory_equal(&one.peer.counters(), &other.peer.counters(), sizeof(Counters));
+    for (PathId id = 0; id < one.peer.paths().size(); ++id) {
+        const Path &x = one.peer.paths()[id];
+        const Path &y = other.peer.paths()[id];
+        assert_int_equal(x.in_flight, y.in_flight);
+        assert_int_equal(x.next_tx, y.next_tx);
+        assert_int_equal(x.congestion->window(), y.congestion->window());
+        assert_true(x.congestion->resumes() == y.congestion->resumes());
+    }
+    assert_true(one.peer.next_deadline() == other.peer.next_deadline());
+}
+
+/// \return the longest run
+unsigned compare(std::uint64_t seed, double loss, unsigned paths, bool both_talk)
+{
+    Pair single(false, paths);
+    Pair runs(true, paths);
+    ft::base::Rng rng(seed);
+    Time now = Time{} + 1_ms;
+    std::uint64_t unsent = 3 * 1024 * 1024 + rng.below(5000);
+    for (unsigned step = 0; step < 3000; ++step) {
+        const std::uint64_t length = std::min<std::uint64_t>(unsent, 1 + rng.below(64 * 1000));
+        if (length != 0 && single.a.peer.has_room(length, false)) {
+            unsent -= length;
+            (void)single.a.submit(false, length, 1000, now);
+            (void)runs.a.submit(false, length, 1000, now);
+        }
+        if (both_talk && rng.chance(0.3)) {
+            (void)single.b.submit(true, 8, 8, now);
+            (void)runs.b.submit(true, 8, 8, now);
+        }
+        const auto exchange = [&](End &from, End &to, End &from_runs, End &to_runs) {
+            const auto frames = from.pump(now);
+            const auto same = from_runs.pump(now);
+            require_same(frames, same);
+            require_same(from, from_runs);
+            std::vector<bool> lost(frames.size());
+            for (std::size_t i = 0; i < lost.size(); ++i) {
+                lost[i] = rng.chance(loss);
+            }
+            now += Duration::from_ns(static_cast<std::int64_t>(2000 + rng.below(40000)));
+            to.take_all(through(frames, lost), now);
+            to_runs.take_all(through(same, lost), now);
+            require_same(to, to_runs);
+        };
+        exchange(single.a, single.b, runs.a, runs.b);
+        exchange(single.b, single.a, runs.b, runs.a);
+    }
+    assert_true(single.a.peer.drained());
+    assert_int_equal(runs.a.done.size(), single.a.done.size());
+    assert_int_equal(runs.a.peer.paths()[0].in_flight, 0);
+    return runs.a.longest_run;
+}
+
+void a_run_is_as_many_single_ones(void ** /*state*/)
+{
+    unsigned longest = 0;
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        longest = std::max(longest, compare(seed, 0, 1, false));
+        longest = std::max(longest, compare(seed, 0.01, 1, seed % 2 == 0));
+        longest = std::max(longest, compare(seed, 0.2, 1, true));
+    }
+    assert_in_range(longest, 16, max_fragments);
+}
+
+void with_several_paths_each_is_chosen_by_itself(void ** /*state*/)
+{
+    assert_int_equal(compare(5, 0.01, 2, true), 1);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_is_as_many_single_ones),
+        cmocka_unit_test(with_several_paths_each_is_chosen_by_itself),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
