@@ -66,7 +66,7 @@ class Side {
             std::span(box.records).first(Vfrag::count_for(length, box.vfrag.fragment_bytes));
         box.vfrag.user = &box;
         box.out = true;
-        const PathId path = ordered && count % 2 != 0 ? peer_.express_path(length) : no_path;
+        const PathId path = ordered && count % 2 != 0 ? peer_.express_path(length, now) : no_path;
         if (path == no_path) {
             peer_.submit(box.vfrag, now);
             return;

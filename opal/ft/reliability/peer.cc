@@ -167,6 +167,9 @@ base::Time Peer::sent_express(Vfrag &v, PathId path, std::uint32_t stamp, base::
     if (was_idle) {
         silent_since_ = std::max(silent_since_, now);
     }
+    if (Congestion *congestion = paths_[path].congestion.get(); congestion != nullptr) {
+        congestion->on_sent(v.length, paths_[path].next_tx, false, now);
+    }
     sender_.submit_sent(v, path, stamp, now);
     const base::Time first = std::min(v.ack_deadline(), sender_.question_at());
     return was_idle ? std::min(first, silent_since_ + config_.give_up) : first;

@@ -68,14 +68,21 @@ class Peer {
 
     /// The short way for an ordered VFRAG that was not submitted, when nothing waits to go out
     /// before it. \return the path that it would take now, no_path: submit it
-    [[nodiscard]] PathId express_path(std::uint64_t bytes) const noexcept
+    [[nodiscard]] PathId express_path(std::uint64_t bytes, base::Time now) noexcept
     {
         if (unreachable_ || resting_ || !calm()) {
             return no_path;
         }
+        paths_.keep_pace(now);
         const PathId path = paths_.pick(bytes, no_path);
-        // One with a congestion window keeps a pace, and asks for acknowledgements.
-        return path != no_path && paths_[path].congestion == nullptr ? path : no_path;
+        if (path == no_path) {
+            return no_path;
+        }
+        // One with a congestion window may want to be asked for an acknowledgement.
+        const Congestion *congestion = paths_[path].congestion.get();
+        return congestion == nullptr || !congestion->wants_ack(paths_[path].in_flight, bytes)
+                   ? path
+                   : no_path;
     }
     /// The header with which it would go, but for upper_bytes, payload_crc and its flag. Nothing
     /// has changed yet: once the BTL took it, and is done with it, say `sent_express`, or submit it

@@ -144,7 +144,7 @@ bool Endpoint::send_express(SimVfrag &v)
     if (!v.vfrag.ordered || v.message % 2 == 0) {
         return false;
     }
-    const PathId path = peer_.express_path(v.vfrag.length);
+    const PathId path = peer_.express_path(v.vfrag.length, now());
     if (path == no_path) {
         return false;
     }

@@ -125,7 +125,7 @@ struct End {
         box.vfrag.length = length;
         box.vfrag.fragment_bytes = static_cast<std::uint32_t>(length);
         box.vfrag.fragments = std::span(box.records).first(1);
-        const PathId path = peer.express_path(length);
+        const PathId path = peer.express_path(length, now);
         std::vector<Frame> frames;
         if (path == no_path) {
             return frames;

@@ -129,6 +129,43 @@ void with_several_paths_each_is_chosen_by_itself(void ** /*state*/)
     assert_int_equal(compare(5, 0.01, 2, true), 1);
 }
 
+/// The short way of single fragments, over such a path: they fill its window as others do, and who
+/// has to ask for an acknowledgement goes the long way.
+void the_short_way_keeps_to_the_window(void ** /*state*/)
+{
+    Pair pair(false, 1);
+    Time now = Time{} + 1_ms;
+    constexpr std::uint64_t bytes = 1000;
+    const std::uint64_t window = pair.a.peer.paths()[0].congestion->window();
+    std::vector<Frame> frames;
+    for (;;) {
+        const std::vector<Frame> one = pair.a.express(bytes, now);
+        if (one.empty()) {
+            break;
+        }
+        frames.push_back(one.front());
+        assert_int_equal(pair.a.peer.paths()[0].in_flight, frames.size() * bytes);
+    }
+    assert_int_equal(frames.size(), (window / 4 - 1) / bytes);
+    (void)pair.a.submit(true, bytes, bytes, now);
+    const std::vector<Frame> asking = pair.a.pump(now);
+    assert_int_equal(asking.size(), 1);
+    FragHeader header;
+    assert_true(parse_header(asking.front().bytes, true, header) == ParseStatus::ok);
+    assert_true(header.has(flag_ack_wanted));
+    // Acknowledged, they leave the window, and the path's rounds know of them.
+    now += 50_us;
+    pair.b.take_all(frames, now);
+    pair.b.take_all(asking, now);
+    now += 50_us;
+    pair.a.take_all(pair.b.pump(now), now);
+    assert_true(pair.a.peer.drained());
+    assert_int_equal(pair.a.peer.paths()[0].in_flight, 0);
+    assert_int_equal(pair.a.pump(now).size(), 0);
+    assert_int_equal(pair.a.done.size(), frames.size() + 1);
+    assert_int_equal(pair.a.express(bytes, now).size(), 1);
+}
+
 } // namespace
 
 int main()
@@ -136,6 +173,7 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_run_is_as_many_single_ones),
         cmocka_unit_test(with_several_paths_each_is_chosen_by_itself),
+        cmocka_unit_test(the_short_way_keeps_to_the_window),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -104,8 +104,8 @@ bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
     const std::size_t front_bytes = header_bytes + tx.upper_bytes;
     const std::size_t payload = tx.vfrag.length;
     const std::size_t total = front_bytes + payload;
-    const PathId id =
-        transmitting_ || !sends_at_once ? reliability::no_path : engine.express_path(payload);
+    const PathId id = transmitting_ || !sends_at_once ? reliability::no_path
+                                                      : engine.express_path(payload, present);
     if (OPAL_UNLIKELY(id == reliability::no_path)) {
         return false;
     }
@@ -139,8 +139,8 @@ bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
 bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match,
                            base::Time present) noexcept
 {
-    const PathId id =
-        transmitting_ || !sends_at_once ? reliability::no_path : engine.express_path(bytes.size());
+    const PathId id = transmitting_ || !sends_at_once ? reliability::no_path
+                                                      : engine.express_path(bytes.size(), present);
     if (OPAL_UNLIKELY(id == reliability::no_path)) {
         return false;
     }
