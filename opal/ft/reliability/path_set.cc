@@ -104,7 +104,7 @@ bool PathSet::far_ahead(const Path &path, std::uint64_t bytes) const noexcept
     const base::Duration trip = path.rtt.has_sample() ? path.rtt.minimum() : path.info.latency;
     const auto time = static_cast<double>((most_ahead + trip * 2).ns());
     const std::uint64_t then = path.in_flight + bytes;
-    return then > least && (!path.measured || static_cast<double>(then) > time * path.bandwidth);
+    return then > least && static_cast<double>(then) > time * path.bandwidth;
 }
 
 PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) const noexcept
@@ -122,7 +122,7 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
         if (preference(path) != best_class || !has_room(path, bytes, urgent) ||
-            (!urgent && far_ahead(path, bytes))) {
+            (path.state == PathState::up && !urgent && far_ahead(path, bytes))) {
             continue;
         }
         const double latency = static_cast<double>(
@@ -380,8 +380,8 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
             const double rate =
                 static_cast<double>(path.rate_bytes) / static_cast<double>(elapsed.ns());
             // What the transport said of itself may be far off; the first look at it holds.
-            path.bandwidth = path.measured ? (path.bandwidth + rate) / 2 : rate;
-            path.measured = true;
+            const bool guessed = path.bandwidth == path.info.bandwidth;
+            path.bandwidth = guessed ? rate : (path.bandwidth + rate) / 2;
             path.rate_start = path.rate_last;
             path.rate_bytes = 0;
             path.rate_at = now;
@@ -438,7 +438,6 @@ void PathSet::revive(PathId id, base::Time now)
     path.answered_nonce = nonce_at(now) - 1;
     path.probe_trip = 0;
     path.bandwidth = path.info.bandwidth;
-    path.measured = false;
     change(id, PathState::probing, now);
     doubted_at_ = now;
     path.probe_due = true;

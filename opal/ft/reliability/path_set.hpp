@@ -52,7 +52,6 @@ struct Path {
     bool any_acked = false;    ///< largest_acked_tx means something
     bool any_echo = false;     ///< largest_acked_stamp means something
     bool pausing = false;      ///< keeps its pace
-    bool measured = false;     ///< `bandwidth` is, and not the transport's own word
     bool rate_drained = false; ///< less than what counts as a load was left at rate_last
     std::uint32_t next_tx = 0;
     std::uint32_t probe_nonce = 0;    ///< of the newest probe: when it was sent, in stamps
@@ -68,7 +67,7 @@ struct Path {
     RttEstimator rtt;                       ///< round trips
     base::Time sampled_at{};                ///< when the newest of them was measured
     RttEstimator completion;                ///< local completions
-    double bandwidth = 0.1;                 ///< believed, bytes per ns
+    double bandwidth = 0.1;                 ///< measured, bytes per ns
     base::Time rate_start{};                ///< start of the loaded interval that is being measured
     base::Time rate_last{};                 ///< ... and its end so far
     std::uint64_t rate_bytes = 0;           ///< acknowledged in it
@@ -239,7 +238,7 @@ class PathSet {
                 (!path.pausing && path.congestion->allows(path.in_flight, bytes)));
     }
     /// Whether so much more is more than a path that others could relieve is given at once. Two
-    /// fragments are not, nor is what measures it; until it is measured, all else is.
+    /// fragments are not, nor is what measures it.
     [[nodiscard]] bool far_ahead(const Path &path, std::uint64_t bytes) const noexcept;
     [[nodiscard]] PathId pick_of_several(std::uint64_t bytes, PathId avoid,
                                          bool urgent) const noexcept;
