@@ -253,9 +253,10 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
         v.watchdog_deadline_ = now + completion_timeout(v, choice.path);
         arm(v.watchdog_deadline_);
     }
-    // A window that is full of what was lost lets the rest of the VFRAG never be sent: the timer
-    // runs from its first fragment.
-    if (v.state_ == Vfrag::State::waiting || path.info.unreliable) {
+    // A window that is full of what was lost, or paths that are given no more until something is
+    // acknowledged, let the rest of the VFRAG never be sent: the timer runs from its first
+    // fragment.
+    if (v.state_ == Vfrag::State::waiting || path.info.unreliable || paths_.size() > 1) {
         await_ack(v, choice.path, now);
     }
 }
