@@ -293,7 +293,7 @@ def dies_in_mpi_init():
 def aborts_in_mpi_init():
     """MPI_Abort in the MPI_Init of a new rank concerns its spawn alone: that returns everywhere, the job runs on"""
     with job(*RADIXFT, "--mca", "pml", "dr") as it:
-        it.command(b"K")
+        it.command(b"U")
         it.hears("dies", "the new rank did not get there")
         for _ in range(RANKS):
             event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
@@ -302,6 +302,23 @@ def aborts_in_mpi_init():
             check(time.monotonic() < it.end, "the other new rank is still there")
         it.finishes()
         check(re.search(r"rank 1 of\s+them, on host n3, died[^(]*\(exit code 1\)", it.run.err), "mpirun does not say why")
+
+
+def host_dies_in_mpi_init():
+    """The new ranks' host is lost behind the modex: everybody's MPI_Comm_spawn returns, and the host comes back"""
+    with job(*RADIXFT, "--mca", "pml", "dr") as it:
+        for letter in "KMNOPQRST":  # joins.cc; rank 0 alone comes by the first point, so there is no L
+            it.command(letter.encode())
+            it.hears("stands", f"at {letter} the new rank did not get there")
+            check(len(processes(it.cluster, "^/.*joins die")) == 2, f"at {letter} there are not two new ranks")
+            it.cluster.tool("kill", "n3")
+            for _ in range(RANKS):
+                event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
+                check(event, f"at {letter} a rank does not return from MPI_Comm_spawn")
+            it.cluster.tool("boot", "n3")
+        it.command(b"l")
+        it.hears("joined", "the host cannot be added any more")
+        it.finishes()
 
 
 def joins_during_recovery():
@@ -318,5 +335,5 @@ def joins_during_recovery():
 
 if __name__ == "__main__":
     main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-          dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, evicted_comes_back,
+          dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, host_dies_in_mpi_init, evicted_comes_back,
           first_host_comes_back, two_come_back, joins_during_recovery])

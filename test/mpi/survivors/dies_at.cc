@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 namespace dies_at {
 
@@ -22,7 +23,10 @@ std::string where;
 void pass(Point point)
 {
     if (point == armed) {
-        marks::mark(where.c_str(), "dies");
+        marks::mark(where.c_str(), how_armed == How::stands ? "stands" : "dies");
+        while (how_armed == How::stands) {
+            ::pause();
+        }
         if (how_armed == How::aborts) {
             MPI_Abort(MPI_COMM_WORLD, 1);
         }

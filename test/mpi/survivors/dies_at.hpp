@@ -13,11 +13,11 @@ namespace dies_at {
 enum class Point { none, published, connect, connected, context_id, activate, spawn };
 
 /// How: by SIGKILL, or by MPI_Abort, for which Open MPI exits with 1 as long as MPI_Init is not
-/// over.
-enum class How { killed, aborts };
+/// over; or it stands there, until its host is taken away.
+enum class How { killed, aborts, stands };
 
-/// From now on the process ends itself at `point`, after it has said "dies" in `fifo`, if it has
-/// rank `rank` among the new ones.
+/// From now on the process ends itself at `point`, after it has said "dies" in `fifo` ("stands"),
+/// if it has rank `rank` among the new ones.
 void arm(Point point, const std::string &rank, const char *fifo, How how = How::killed);
 
 } // namespace dies_at

@@ -19,7 +19,8 @@
 //      each of them, when one has died
 //   A to J  all spawn two ranks there, of which rank 0 (A, C, ...) or 1 (B, D, ...) dies at a point
 //      of MPI_Init (dies_at.hpp), which it tells: "refused CLASS" or "went on" from each of them
-//   K  the same, and rank 1 calls MPI_Abort in MPI_Init
+//   K to T  the same, but that rank stands there ("stands"), so that its host can be taken away
+//   U  the same, and rank 1 calls MPI_Abort in MPI_Init
 //   q  all finish
 // Prints "done RANK" at the end.
 #include <mpi.h>
@@ -128,11 +129,12 @@ int main(int argc, char **argv)
     const bool mortal = argc > 2 && std::strncmp(argv[1], "die", 3) == 0;
     if (mortal) {
         const int letter = argv[1][3] - 'A';
-        if (argv[1][3] == 'K') {
+        if (argv[1][3] == 'U') {
             dies_at::arm(dies_at::Point::context_id, "1", argv[2], dies_at::How::aborts);
         } else {
-            dies_at::arm(static_cast<dies_at::Point>(letter / 2 + 1), letter % 2 == 0 ? "0" : "1",
-                         argv[2]);
+            dies_at::arm(static_cast<dies_at::Point>(letter % 10 / 2 + 1),
+                         letter % 2 == 0 ? "0" : "1", argv[2],
+                         letter >= 10 ? dies_at::How::stands : dies_at::How::killed);
         }
     }
     MPI_Init(&argc, &argv);
@@ -170,7 +172,7 @@ int main(int argc, char **argv)
         const MPI_Comm who = alone ? MPI_COMM_SELF : MPI_COMM_WORLD;
         const std::uint64_t before = ft::process::news();
         const std::size_t dead = ft::process::death_count();
-        const bool two = command == 'h' || (command >= 'A' && command <= 'K');
+        const bool two = command == 'h' || (command >= 'A' && command <= 'U');
         const std::string how = command == 'w'   ? "stay"
                                 : command == 'h' ? "hold"
                                 : two            ? std::string("die") + command
