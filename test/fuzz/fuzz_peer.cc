@@ -42,15 +42,18 @@ Config small_config()
 /// One process: its engine, and who uses it.
 class Side {
   public:
-    Side(const Config &config, std::uint32_t rank) : config_(config), peer_(config, Name{1, rank})
+    /// \param alone its only path is one of datagrams, over which fragments go out in runs
+    Side(const Config &config, std::uint32_t rank, bool alone)
+        : config_(config), peer_(config, Name{1, rank}), paths_(alone ? 1 : 3)
     {
-        for (unsigned i = 0; i < 3; ++i) {
+        for (unsigned i = 0; i < paths_; ++i) {
             PathInfo info;
             info.max_fragment_bytes = 256;
-            info.unreliable = i == 2;
+            info.unreliable = i + 1 == paths_;
             (void)peer_.add_path(info, Time{});
         }
     }
+    PathId path(unsigned number) const { return static_cast<PathId>(number % paths_); }
 
     void submit(bool ordered, unsigned count, Time now)
     {
@@ -220,6 +223,7 @@ class Side {
     };
     const Config &config_;
     Peer peer_;
+    unsigned paths_;
     std::deque<Box> boxes_;
     std::deque<Held> held_;
 };
@@ -259,10 +263,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 {
     const Config config = small_config();
     ft::base::WireReader in(std::as_bytes(std::span(data, size)));
-    Side a(config, 0);
-    Side b(config, 1);
+    const std::uint8_t first = in.u8();
+    const bool alone = first >> 1 == 0x51;
+    Side a(config, 0, alone);
+    Side b(config, 1, alone);
     Time now = Time::from_ns(1'000'000);
-    if ((in.u8() & 1) != 0) {
+    if ((first & 1) != 0) {
         a.peer().start_at(0xfffffffe, 0xfffffffd, 0xfffffe);
         b.peer().start_at(0xfffffffe, 0xfffffffd, 0xfffffe);
     }
@@ -271,7 +277,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         const std::uint8_t operand = in.u8();
         Side &side = (command & 0x80) != 0 ? b : a;
         Side &other = (command & 0x80) != 0 ? a : b;
-        const auto arrival = static_cast<PathId>(operand % 4 == 3 ? no_path : operand % 4);
+        const auto arrival = operand % 4 == 3 ? no_path : side.path(operand % 4);
         switch (command % 11) {
         case 0:
             side.submit(true, operand, now);
@@ -312,13 +318,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
             break;
         case 9:
             if (operand % 4 == 3) {
-                side.peer().path_revived(static_cast<PathId>(operand / 4 % 3), now);
+                side.peer().path_revived(side.path(operand / 4 % 3), now);
             } else if (operand % 4 == 2 && operand >= 0x80) {
-                side.peer().path_replaced(static_cast<PathId>(operand / 4 % 3), now);
+                side.peer().path_replaced(side.path(operand / 4 % 3), now);
             } else if (operand % 4 == 2) {
-                side.peer().path_error(static_cast<PathId>(operand / 4 % 3), now);
+                side.peer().path_error(side.path(operand / 4 % 3), now);
             } else {
-                side.peer().blocked(static_cast<PathId>(operand / 4 % 3));
+                side.peer().blocked(side.path(operand / 4 % 3));
             }
             side.finish();
             break;
