@@ -95,6 +95,7 @@ parse_brief(std::span<const std::byte> fragment, std::uint32_t own_job, bool req
     const std::uint64_t places = detail::word_at(in + 24);
     const std::uint64_t last = detail::word_at(in + 40);
     h.kind = Kind::ordered;
+    h.form = Form::brief;
     h.flags = static_cast<std::uint8_t>(what >> 8);
     h.index = 0;
     h.count = 1;

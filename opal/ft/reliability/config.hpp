@@ -51,10 +51,12 @@ struct Config {
 
     /// Test switches: each turns a mechanism off so that a test can show that it is needed.
     /// Developers only.
-    bool disable_retransmit = false; ///< lost stays lost
-    bool disable_duplicate = false;  ///< duplicates are delivered
-    bool disable_failover = false;   ///< a path is never left
-    bool disable_order = false;      ///< early fragments are delivered as they come
+    bool disable_retransmit = false;  ///< lost stays lost
+    bool disable_duplicate = false;   ///< duplicates are delivered
+    bool disable_failover = false;    ///< a path is never left
+    bool disable_order = false;       ///< early fragments are delivered as they come
+    bool disable_early_timer = false; ///< over several paths a VFRAG's timer runs from its last
+                                      ///< fragment
 
     /// The name of the first field that is out of range, or nullptr when all is well.
     [[nodiscard]] const char *check() const noexcept;

@@ -60,6 +60,11 @@ class Congestion {
     /// A queue stood on the way in the last round.
     [[nodiscard]] bool queued() const noexcept { return queued_; }
     [[nodiscard]] bool starting() const noexcept { return starting_; }
+    /// So much is lost as a rule that a single fragment that is to bring an answer may well not.
+    [[nodiscard]] bool often_loses() const noexcept { return usual_loss_ > often; }
+    /// When a timer last sent something again: kept for the sender.
+    [[nodiscard]] base::Time asked_at() const noexcept { return asked_at_; }
+    void note_asked(base::Time now) noexcept { asked_at_ = now; }
 
     /// Whether sending pauses now, to keep the pace.
     [[nodiscard]] bool pausing(base::Time now) noexcept;
@@ -131,6 +136,7 @@ class Congestion {
     /// How long so many bytes take at the pace.
     [[nodiscard]] base::Duration time_for(std::uint64_t bytes) const noexcept;
 
+    static constexpr double often = 0.1; ///< share of losses
     /// From sending one fragment to its acknowledgement.
     struct Round {
         bool open = false;
@@ -159,6 +165,7 @@ class Congestion {
     double ns_per_byte_ = 0; ///< the pace; fragments go out by the hundred between its changes
     base::Duration ahead_{}; ///< so much before its time something may go out
     base::Time next_send_{};
+    base::Time asked_at_{};
     bool starting_ = true;
     bool recovering_ = false;        ///< recovered_at_ means something
     std::uint32_t recovered_at_ = 0; ///< first tx after that

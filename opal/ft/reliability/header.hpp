@@ -36,6 +36,10 @@ struct Name {
     friend bool operator==(const Name &, const Name &) = default;
 };
 
+/// How a header is written. In the compressed form it has no timestamp, and its numbers follow from
+/// those of the newest brief one: compressed.hpp.
+enum class Form : std::uint8_t { full, brief, compressed };
+
 /// One parsed (or to be written) fixed header. Field meanings: PROTOCOL.md.
 struct FragHeader {
     Kind kind = Kind::ordered;
@@ -55,6 +59,7 @@ struct FragHeader {
     std::uint16_t echo_delay_us = no_delay;
     std::uint32_t payload_bytes = 0;
     std::uint32_t payload_crc = 0;
+    Form form = Form::full; ///< not on the wire: which form it came in, or may go out in
 
     [[nodiscard]] bool has(std::uint8_t flag) const noexcept { return (flags & flag) != 0; }
 };

@@ -125,6 +125,24 @@ void Sender::lose_old_on(Vfrag &v, PathId path, LossReason reason, base::Time no
     }
 }
 
+bool Sender::one_asks_for_all(PathId id) const noexcept
+{
+    const Congestion *congestion = paths_[id].congestion.get();
+    return congestion != nullptr && !congestion->often_loses();
+}
+
+void Sender::lose_passed(Vfrag &v, PathId id)
+{
+    const Path &path = paths_[id];
+    for (unsigned index = 0; index < v.next_unsent_ && path.any_echo; ++index) {
+        const FragmentRecord &record = v.fragments[index];
+        if (record.state == FragmentState::in_flight && record.path == id &&
+            serial_diff(path.largest_acked_stamp, record.stamp) > 0) {
+            mark_lost(v, index, LossReason::timeout);
+        }
+    }
+}
+
 PathId Sender::expire(Vfrag &v, base::Time now)
 {
     unsigned index = v.count();
@@ -137,6 +155,19 @@ PathId Sender::expire(Vfrag &v, base::Time now)
     if (index > 0 && v.fragments[index - 1].held != 0 && v.backoff_ == 0 && v.untouched_) {
         v.ack_deadline_ = now + ack_timeout(v, v.fragments[index - 1].path);
         return no_path;
+    }
+    if (index > 0 && one_asks_for_all(v.fragments[index - 1].path)) {
+        // Until what was sent again is answered, or its own time is over, the timers of others over
+        // that path tell nothing new (RFC 9002, 6.2.1: one timer for all). A peer that stands still
+        // for a moment would be sent one of each.
+        const Path &path = paths_[v.fragments[index - 1].path];
+        const base::Time asked_at = path.congestion->asked_at();
+        const base::Time answered_by = asked_at + ack_timeout(v, v.fragments[index - 1].path);
+        if (asked_at > path.last_ack && now < answered_by) {
+            v.ack_deadline_ = answered_by;
+            return no_path;
+        }
+        path.congestion->note_asked(now);
     }
     v.backoff_ = static_cast<std::uint8_t>(std::min<int>(v.backoff_ + 1, max_backoff));
     backoff_ = std::max(backoff_, v.backoff_);
@@ -159,7 +190,11 @@ PathId Sender::expire(Vfrag &v, base::Time now)
         if (paths_[path].state != PathState::up && paths_.other_ready(path)) {
             lose_old_on(v, path, LossReason::failover, now);
         } else if (paths_[path].info.unreliable) {
-            lose_old_on(v, path, LossReason::timeout, now);
+            if (one_asks_for_all(path)) {
+                lose_passed(v, path); // of a peer that is silent altogether nothing is known
+            } else {
+                lose_old_on(v, path, LossReason::timeout, now);
+            }
         }
     }
     return path;
@@ -196,8 +231,8 @@ void Sender::consider_question(base::Time now) noexcept
     }
     const base::Duration silent = between(newest_stamp_, stamp_of(now));
     const base::Duration wait = patience();
-    if (path.held != 0 || !lost_.empty() || unsent_ordered_.head != nullptr ||
-        unsent_data_.head != nullptr) {
+    Choice more;
+    if (path.held != 0 || choose(more)) {
         question_at_ = now + wait; // more goes out soon, or its BTL has not sent it yet
     } else if (silent < wait) {
         question_at_ = now + (wait - silent);

@@ -40,6 +40,8 @@ constexpr base::Duration measured_for = base::Duration::from_ms(250);
 /// Of several paths none is given more than it carries in so long and two round trips: what lies in
 /// its queue when it becomes slow cannot be given to another any more.
 constexpr base::Duration most_ahead = base::Duration::from_ms(100);
+/// Doublings of what a path is given before it is measured: no window is larger than the last.
+constexpr std::uint8_t most_trust = 16;
 /// What spurious timeouts have taught is halved after so long without another.
 constexpr base::Duration relax_interval = base::Duration::from_s(5);
 /// ... and is never more than so many rto_min: a peer that computes for a minute must not teach to
@@ -101,9 +103,12 @@ bool PathSet::far_ahead(const Path &path, std::uint64_t bytes) const noexcept
     // One that is too little loaded to be measured would be believed to be slow for ever.
     const std::uint64_t fragment = std::min(config_.fragment_bytes, path.info.max_fragment_bytes);
     const std::uint64_t least = 2 * std::max(loaded_bytes, fragment);
+    const std::uint64_t then = path.in_flight + bytes;
+    if (!path.measured && path.congestion == nullptr) {
+        return then > least << path.trust;
+    }
     const base::Duration trip = path.rtt.has_sample() ? path.rtt.minimum() : path.info.latency;
     const auto time = static_cast<double>((most_ahead + trip * 2).ns());
-    const std::uint64_t then = path.in_flight + bytes;
     return then > least && static_cast<double>(then) > time * path.bandwidth;
 }
 
@@ -122,7 +127,7 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
         if (preference(path) != best_class || !has_room(path, bytes, urgent) ||
-            (path.state == PathState::up && !urgent && far_ahead(path, bytes))) {
+            (!urgent && far_ahead(path, bytes))) {
             continue;
         }
         const double latency = static_cast<double>(
@@ -380,8 +385,8 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
             const double rate =
                 static_cast<double>(path.rate_bytes) / static_cast<double>(elapsed.ns());
             // What the transport said of itself may be far off; the first look at it holds.
-            const bool guessed = path.bandwidth == path.info.bandwidth;
-            path.bandwidth = guessed ? rate : (path.bandwidth + rate) / 2;
+            path.bandwidth = path.measured ? (path.bandwidth + rate) / 2 : rate;
+            path.measured = true;
             path.rate_start = path.rate_last;
             path.rate_bytes = 0;
             path.rate_at = now;
@@ -404,6 +409,15 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
                          : static_cast<double>(loaded_bytes);
     path.rate_drained = static_cast<double>(path.in_flight) <
                         std::clamp(2 * way, 1.0, static_cast<double>(loaded_bytes));
+    if (path.in_flight < loaded_bytes && path.filled) {
+        // It has run dry. What was carried in half of the time that a path may be ahead may be
+        // twice as much, whether that is enough to be measured by or not.
+        const auto took = static_cast<std::uint16_t>((now.ns() >> fill_shift) - path.filled_at);
+        if (took <= (most_ahead / 2).ns() >> fill_shift && path.trust < most_trust) {
+            ++path.trust;
+        }
+        path.filled = false;
+    }
 }
 
 void PathSet::explore(PathId measured, base::Time now) noexcept
@@ -438,6 +452,9 @@ void PathSet::revive(PathId id, base::Time now)
     path.answered_nonce = nonce_at(now) - 1;
     path.probe_trip = 0;
     path.bandwidth = path.info.bandwidth;
+    path.measured = false;
+    path.trust = 0;
+    path.filled = false;
     change(id, PathState::probing, now);
     doubted_at_ = now;
     path.probe_due = true;

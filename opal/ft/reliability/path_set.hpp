@@ -48,11 +48,15 @@ struct Path {
     std::uint8_t confirms = 0; ///< probe replies in a row while probing
     std::uint8_t flaps = 0;    ///< times it was taken out, saturating; sets the hold-down
     bool probe_in_flight = false;
-    bool looked = false;       ///< the answer to its probe was looked for once more
-    bool any_acked = false;    ///< largest_acked_tx means something
-    bool any_echo = false;     ///< largest_acked_stamp means something
-    bool pausing = false;      ///< keeps its pace
-    bool rate_drained = false; ///< less than what counts as a load was left at rate_last
+    bool looked = false;         ///< the answer to its probe was looked for once more
+    bool any_acked = false;      ///< largest_acked_tx means something
+    bool any_echo = false;       ///< largest_acked_stamp means something
+    bool pausing = false;        ///< keeps its pace
+    bool rate_drained = false;   ///< less than what counts as a load was left at rate_last
+    bool measured : 1 = false;   ///< `bandwidth` is, and not what its transport says of itself
+    bool filled : 1 = false;     ///< was given as much as it may have
+    std::uint8_t trust : 5 = 0;  ///< doublings of what it is given before it is measured
+    std::uint16_t filled_at = 0; ///< when, in units of fill_shift, wraps after a minute
     std::uint32_t next_tx = 0;
     std::uint32_t probe_nonce = 0;    ///< of the newest probe: when it was sent, in stamps
     std::uint32_t answered_nonce = 0; ///< newest one answered, or no longer of interest
@@ -67,7 +71,7 @@ struct Path {
     RttEstimator rtt;                       ///< round trips
     base::Time sampled_at{};                ///< when the newest of them was measured
     RttEstimator completion;                ///< local completions
-    double bandwidth = 0.1;                 ///< measured, bytes per ns
+    double bandwidth = 0.1;                 ///< as believed, bytes per ns
     base::Time rate_start{};                ///< start of the loaded interval that is being measured
     base::Time rate_last{};                 ///< ... and its end so far
     std::uint64_t rate_bytes = 0;           ///< acknowledged in it
@@ -169,6 +173,17 @@ class PathSet {
         }
     }
     void on_error(PathId id, base::Time now); ///< its BTL gave up: gone
+    /// Whether so much more is all that this one, of several, is given until something of it is
+    /// acknowledged: another like it would be too far ahead.
+    [[nodiscard]] bool fills(PathId id, std::uint64_t bytes) const noexcept
+    {
+        return paths_.size() != 1 && far_ahead(paths_[id], bytes * 2);
+    }
+    void note_filled(PathId id, base::Time now) noexcept
+    {
+        paths_[id].filled = true;
+        paths_[id].filled_at = static_cast<std::uint16_t>(now.ns() >> fill_shift);
+    }
     /// For the bandwidth estimate; the path's `in_flight` is without them already.
     void on_acked_bytes(PathId id, std::uint64_t bytes, base::Time now)
     {
@@ -229,6 +244,7 @@ class PathSet {
     /// A bandwidth sample counts only while at least this much is in flight: below, the application
     /// is the limit.
     static constexpr std::uint64_t loaded_bytes = 64 * 1024;
+    static constexpr unsigned fill_shift = 20; ///< Path::filled_at counts 2^20 ns
 
     /// Whether it takes another fragment of so many bytes now.
     [[nodiscard]] bool has_room(const Path &path, std::uint64_t bytes, bool urgent) const noexcept
@@ -238,7 +254,7 @@ class PathSet {
                 (!path.pausing && path.congestion->allows(path.in_flight, bytes)));
     }
     /// Whether so much more is more than a path that others could relieve is given at once. Two
-    /// fragments are not, nor is what measures it.
+    /// fragments are not, nor is what measures it; until it is measured all else is.
     [[nodiscard]] bool far_ahead(const Path &path, std::uint64_t bytes) const noexcept;
     [[nodiscard]] PathId pick_of_several(std::uint64_t bytes, PathId avoid,
                                          bool urgent) const noexcept;

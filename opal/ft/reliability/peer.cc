@@ -154,6 +154,9 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         path.congestion->wants_ack(path.in_flight, t.header.payload_bytes)) {
         t.header.flags |= flag_ack_wanted;
     }
+    if (paths_.fills(t.path, t.header.payload_bytes)) {
+        t.header.flags |= flag_ack_wanted; // nothing more goes this way until it is answered
+    }
     if (t.choice.retransmission && v.fragments[t.choice.index].reason == LossReason::timeout) {
         t.header.flags |= flag_ack_wanted; // it is there to learn what else is missing
     }
@@ -203,6 +206,9 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
         if (Path &path = paths_[t.path]; path.congestion != nullptr) {
             path.congestion->on_sent(t.header.payload_bytes, t.header.tx,
                                      t.header.has(flag_ack_wanted), now);
+        }
+        if (t.header.has(flag_ack_wanted) && paths_.fills(t.path, t.header.payload_bytes)) {
+            paths_.note_filled(t.path, now);
         }
         sender_.sent(t.choice, t.header.timestamp, complete, now);
         counters_.fragments_checksummed += t.header.has(flag_payload_checksummed) ? 1 : 0;

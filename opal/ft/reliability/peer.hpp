@@ -75,7 +75,7 @@ class Peer {
         }
         paths_.keep_pace(now);
         const PathId path = paths_.pick(bytes, no_path);
-        if (path == no_path) {
+        if (path == no_path || paths_.fills(path, bytes)) {
             return no_path;
         }
         // One with a congestion window may want to be asked for an acknowledgement.
@@ -86,17 +86,26 @@ class Peer {
     }
     /// The header with which it would go, but for upper_bytes, payload_crc and its flag. Nothing
     /// has changed yet: once the BTL took it, and is done with it, say `sent_express`, or submit it
-    /// after all.
-    [[nodiscard]] FragHeader express_header(const Vfrag &vfrag, PathId path,
-                                            base::Time now) const noexcept
+    /// after all. \param best the shortest form that the layer above can give it \return with the
+    /// form that it is to have
+    [[nodiscard]] FragHeader express_header(const Vfrag &vfrag, PathId path, base::Time now,
+                                            Form best = Form::full) const noexcept
     {
         FragHeader h;
+        h.form = best;
         h.sequence = sender_.next_sequence();
         h.tx = paths_[path].next_tx;
         h.order = sender_.next_order();
         h.payload_bytes = static_cast<std::uint32_t>(vfrag.length);
         fill_origin(h, path, now);
-        if (!receiver_.may_wait(now)) {
+        const bool waits = receiver_.may_wait(now);
+        if (best == Form::compressed) {
+            if ((waits || receiver_.tells_nothing()) && foretold(h)) {
+                return h;
+            }
+            h.form = Form::brief;
+        }
+        if (!waits) {
             receiver_.fill(h, now);
         }
         return h;
@@ -107,6 +116,10 @@ class Peer {
         counters_.fragments_checksummed += header.has(flag_payload_checksummed) ? 1 : 0;
         if (header.has(flag_ack)) {
             took_along();
+        }
+        if (header.form == Form::brief) {
+            context_ = context_of(header);
+            context_stamp_ = header.timestamp;
         }
         return sent_express(vfrag, path, header.timestamp, now);
     }
@@ -151,6 +164,8 @@ class Peer {
     {
         return !unreachable_ && !resting_ && receiver_.is_next(header);
     }
+    /// For a fragment in the compressed form.
+    [[nodiscard]] Foretold foretold() const noexcept { return receiver_.foretold(); }
     /// \pre is_next \return whether something of ours may have been acknowledged by it
     bool accept_next(const FragHeader &header, PathId arrival, base::Time now)
     {
@@ -238,6 +253,16 @@ class Peer {
         std::uint8_t their_path = 0; ///< theirs, to be named in the answer
         std::uint32_t nonce = 0;
     };
+    /// Whether the peer can tell the numbers of this header from the newest brief one, which is not
+    /// old: a lost one must not cost more than what follows it closely, and it has the timestamp.
+    [[nodiscard]] bool foretold(const FragHeader &h) const noexcept
+    {
+        constexpr std::uint32_t lasting = 256; // 16 us, as long as round trips need no other sample
+        const std::uint32_t ahead = h.sequence - context_.sequence;
+        return context_.valid && h.timestamp - context_stamp_ < lasting &&
+               h.order - context_.order == ahead && h.tx == ((context_.tx + ahead) & tx_mask) &&
+               h.path == context_.path;
+    }
     void heard(const FragHeader &header, PathId arrival, base::Time now);
     void fill_origin(FragHeader &h, PathId path, base::Time now) const noexcept
     {
@@ -274,6 +299,8 @@ class Peer {
     Sender sender_;
     Receiver receiver_;
     std::vector<Reply> replies_;
+    Context context_;                 ///< of the newest fragment that went out in the brief form
+    std::uint32_t context_stamp_ = 0; ///< its timestamp
     std::uint32_t events_told_ = 0;
     std::uint32_t events_followed_ = 0;
     base::Time silent_since_{}; ///< the later of: last fragment heard, first submission after quiet

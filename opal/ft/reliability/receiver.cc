@@ -195,6 +195,10 @@ void Receiver::reject_payload(const FragHeader &h)
 void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
 {
     note_echo(h, arrival, now);
+    if (h.form == Form::brief &&
+        (!context_.valid || serial_diff(h.sequence, context_.sequence) > 0)) {
+        context_ = context_of(h); // one that is late must not take the newer one's place
+    }
     if (h.has(flag_ack_wanted)) {
         selective_ = true;
         ack_now_ = true;

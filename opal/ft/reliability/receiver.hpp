@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "opal/ft/reliability/compressed.hpp"
 #include "opal/ft/reliability/header.hpp"
 #include "opal/ft/reliability/path_set.hpp"
 
@@ -49,6 +50,9 @@ class Receiver {
     void accept_next(const FragHeader &h, PathId arrival, base::Time now) noexcept
     {
         note_echo(h, arrival, now);
+        if (h.form == Form::brief) {
+            context_ = context_of(h);
+        }
         seen_[h.path].last_tx = h.tx;
         ++counters_.fragments_received;
         counters_.bytes_received += h.payload_bytes;
@@ -126,6 +130,8 @@ class Receiver {
     /// The path on which the newest fragment came, for the answer.
     [[nodiscard]] PathId answer_path() const noexcept { return arrival_; }
     [[nodiscard]] std::uint32_t cumulative() const noexcept { return cumulative_; }
+    /// What tells the numbers of a fragment in the compressed form.
+    [[nodiscard]] Foretold foretold() const noexcept { return {context_, cumulative_}; }
     [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
     /// Memory that it has allocated beside itself.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
@@ -171,9 +177,13 @@ class Receiver {
             ack_now_ = true;
         }
     }
+    /// Where it came from, and what of it is needed later.
     void note_echo(const FragHeader &h, PathId arrival, base::Time now) noexcept
     {
         arrival_ = arrival;
+        if (h.form == Form::compressed) {
+            return; // it has no timestamp: the newest one that came is echoed, as late as it is
+        }
         echo_valid_ = true;
         echo_path_ = h.path;
         echo_stamp_ = h.timestamp;
@@ -193,6 +203,7 @@ class Receiver {
     std::uint32_t highest_ = 0; ///< one past the highest VFRAG seen
     std::uint32_t next_order_ = 0;
     std::uint32_t spurious_ = 0;
+    Context context_;
     std::uint32_t owed_ = 0; ///< VFRAGs or duplicates not yet acknowledged
     std::uint32_t echo_stamp_ = 0;
     base::Time ack_at_ = base::Time::never();

@@ -57,7 +57,8 @@ bool Sender::has_room(std::uint64_t bytes, bool ordered) const noexcept
 
 void Sender::grow_ring()
 {
-    std::vector<Vfrag *> larger(std::max<std::size_t>(ring_.size() * 2, 16), nullptr);
+    constexpr std::size_t first = 8; // an idle peer is to be small
+    std::vector<Vfrag *> larger(std::max(ring_.size() * 2, first), nullptr);
     for (std::uint32_t s = base_; s != next_; ++s) {
         larger[s & (larger.size() - 1)] = at(s);
     }
@@ -256,7 +257,8 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     // A window that is full of what was lost, or paths that are given no more until something is
     // acknowledged, let the rest of the VFRAG never be sent: the timer runs from its first
     // fragment.
-    if (v.state_ == Vfrag::State::waiting || path.info.unreliable || paths_.size() > 1) {
+    if (v.state_ == Vfrag::State::waiting || path.info.unreliable ||
+        (paths_.size() > 1 && !config_.disable_early_timer)) {
         await_ack(v, choice.path, now);
     }
 }

@@ -202,6 +202,11 @@ class Sender {
     void detect_losses(std::uint32_t end, base::Time now);
     [[nodiscard]] LossReason judge(const FragmentRecord &record, base::Time now) const noexcept;
     void lose_old_on(Vfrag &vfrag, PathId path, LossReason reason, base::Time now);
+    /// Over a path with a congestion window that loses little, one fragment that is sent again asks
+    /// for all that is on its way there.
+    [[nodiscard]] bool one_asks_for_all(PathId path) const noexcept;
+    /// What is in flight over a path and was sent before something that has arrived.
+    void lose_passed(Vfrag &vfrag, PathId path);
     /// The ACK timer of a VFRAG. \return the path that is blamed; no_path when nothing of it is in
     /// flight
     PathId expire(Vfrag &vfrag, base::Time now);

@@ -1,6 +1,7 @@
 #include "test/sim/congestion/job.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ft::sim {
 
@@ -28,6 +29,18 @@ void Job::begin()
 {
     to_submit_ = window_;
     pump(sender_);
+}
+
+void Job::stop_receiver(base::Duration length)
+{
+    stopped_until_ = link_.now() + length;
+    link_.at(stopped_until_, [this] {
+        // As a process that runs again does: it looks for what has come before its timers.
+        for (const auto &arrival : std::exchange(waiting_, {})) {
+            arrival();
+        }
+        pump(receiver_);
+    });
 }
 
 Job::Piece &Job::piece(End &end)
@@ -72,6 +85,9 @@ void Job::reply()
 
 void Job::pump(End &end)
 {
+    if (stands_still(end)) {
+        return;
+    }
     const bool sends = &end == &sender_;
     if (link_.now() >= end.peer.next_deadline()) {
         end.peer.on_time(link_.now());
@@ -145,6 +161,10 @@ void Job::pump(End &end)
 void Job::arrive(End &end, const Transmit &t, const std::vector<std::byte> &control)
 {
     const base::Time now = link_.now();
+    if (stands_still(end)) {
+        waiting_.emplace_back([this, &end, t, control] { arrive(end, t, control); });
+        return;
+    }
     if (t.what != Transmit::What::fragment) {
         FragHeader header;
         if (parse_header(control, true, header) == ParseStatus::ok) {

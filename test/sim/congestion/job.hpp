@@ -3,6 +3,7 @@
 /// Link, as test/bench/stream does: a window of messages, then a reply, then the next.
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Job {
     Job(Link &link, const reliability::Config &config, std::uint64_t window);
 
     void begin();
+    /// The receiving process does not run for so long. What comes meanwhile waits for it.
+    void stop_receiver(base::Duration length);
     /// Payload bytes that have arrived, each once.
     [[nodiscard]] std::uint64_t delivered() const noexcept
     {
@@ -54,6 +57,10 @@ class Job {
     void fill_window();
     void reply();
     void pump(End &end);
+    [[nodiscard]] bool stands_still(const End &end) const noexcept
+    {
+        return &end == &receiver_ && link_.now() < stopped_until_;
+    }
     void arrive(End &end, const reliability::Transmit &transmit,
                 const std::vector<std::byte> &control);
 
@@ -63,6 +70,8 @@ class Job {
     std::uint64_t window_;
     std::uint64_t to_submit_ = 0;
     std::uint64_t came_ = 0; ///< of the window
+    base::Time stopped_until_{};
+    std::vector<std::function<void()>> waiting_; ///< came while the receiver stood still
 };
 
 } // namespace ft::sim

@@ -144,6 +144,25 @@ void print_table()
     }
 }
 
+/// Over a way that loses nothing the receiving process stands still now and then, for longer and
+/// longer, with a whole window on its way. \return fragments that were sent again
+std::uint64_t sent_again_needlessly()
+{
+    Link link(fast(0), 5);
+    ft::reliability::Config config;
+    config.fragment_bytes = Job::fragment_bytes;
+    config.path_depth = 1U << 16U;
+    Job job(link, config, 8 * mebi);
+    job.begin();
+    for (const int ms : {1, 4, 8, 16, 40, 100}) {
+        link.run(link.now() + second / 5);
+        job.stop_receiver(Duration::from_ms(ms));
+    }
+    link.run(link.now() + second / 5);
+    const auto &c = job.counters();
+    return c.retransmitted_timeout + c.retransmitted_gap + c.retransmitted_tail;
+}
+
 /// The default control. \return what main returns
 int keep_promises()
 {
@@ -173,6 +192,10 @@ int keep_promises()
     promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "CUBIC is shared with there", o);
     o = measure(slow(), control, Company::tcp_before, second * 40, second * 20, second / 2);
     promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "and by who comes second to it", o);
+    const std::uint64_t again = sent_again_needlessly();
+    // The timer of 2.5 ms doubles: 0, 1, 2, 3, 4 and 5 of its turns.
+    tap.result(again <= 20, "a peer that stands still is sent one fragment at a time, " +
+                                std::to_string(again) + " in all");
     return tap.done();
 }
 

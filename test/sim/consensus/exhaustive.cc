@@ -66,7 +66,8 @@ const std::vector<std::vector<Time>> &schedules()
 
 std::string words(const Settings &s)
 {
-    return word(s.algorithm) + (s.semantics == Semantics::strict ? ", strict" : ", loose");
+    return word(s.algorithm) + (s.fan_out == most_fan_out ? " (flat)" : "") +
+           (s.semantics == Semantics::strict ? ", strict" : ", loose");
 }
 
 template <typename Do>
@@ -79,6 +80,10 @@ void each_setting(Do act)
             settings.semantics = semantics;
             settings.fan_out = 2; // so that there are inner processes
             act(settings);
+            if (algorithm == Algorithm::tree && semantics == Semantics::strict) {
+                settings.fan_out = most_fan_out; // so that there are two ends
+                act(settings);
+            }
         }
     }
 }

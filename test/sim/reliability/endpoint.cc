@@ -5,6 +5,7 @@
 #include "opal/ft/base/bitmap.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/ft/base/wire.hpp"
+#include "opal/ft/reliability/compressed.hpp"
 #include "test/sim/reliability/world.hpp"
 
 namespace ft::sim {
@@ -157,9 +158,20 @@ bool Endpoint::send_express(SimVfrag &v)
     Transmit t;
     t.path = path;
     t.choice = {&v.vfrag, 0, path, false};
-    t.header = peer_.express_header(v.vfrag, path, now());
+    t.header = peer_.express_header(v.vfrag, path, now(), best_form(v));
     send_fragment(t, way_id, true);
     return true;
+}
+
+/// Every other message that the short forms have room for gets them.
+Form Endpoint::best_form(const SimVfrag &v) const
+{
+    const std::uint64_t bytes = v.vfrag.length;
+    if (v.message % 4 == 1 || !world_.plan.config.checksum_header ||
+        world_.messages[v.message].plan.upper_bytes != 16 || bytes > most_brief_payload) {
+        return Form::full;
+    }
+    return bytes > most_compressed_payload ? Form::brief : Form::compressed;
 }
 
 bool Endpoint::completes_at_once(const Way &way)
@@ -199,7 +211,7 @@ void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id, bool exp
         t.header.flags |= flag_payload_checksummed;
         t.header.payload_crc = base::crc32c(payload);
     }
-    std::array<std::byte, header_bytes + max_upper_bytes + 4096> buffer;
+    std::array<std::byte, header_bytes + max_upper_bytes + 65536> buffer;
     write_header(t.header, buffer);
     base::WireWriter w{std::span(buffer).subspan(header_bytes)};
     w.u32(v.message);
@@ -208,8 +220,19 @@ void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id, bool exp
     w.zeros(message.plan.upper_bytes - 16U);
     w.bytes(payload);
     FT_ASSERT(w.ok());
-    const auto whole = std::span(buffer).first(header_bytes + w.position());
-    if (world_.plan.config.checksum_header) {
+    auto whole = std::span(buffer).first(header_bytes + w.position());
+    if (t.header.form != Form::full) {
+        // Room for what is before the payload there is; both have one checksum for all of it.
+        whole = whole.last(payload.size() +
+                           (t.header.form == Form::brief ? brief_bytes : compressed_bytes));
+        const std::uint64_t upper = v.message | std::uint64_t{v.number} << 32;
+        if (t.header.form == Form::brief) {
+            t.header.flags |= flag_header_checksummed;
+            write_brief(t.header, upper, whole);
+        } else {
+            write_compressed(t.header, upper, whole);
+        }
+    } else if (world_.plan.config.checksum_header) {
         seal(whole);
     }
     if (world_.trace) {

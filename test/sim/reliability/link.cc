@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "opal/ft/base/assert.hpp"
+#include "opal/ft/reliability/compressed.hpp"
 #include "test/sim/reliability/world.hpp"
 
 namespace ft::sim {
@@ -154,6 +155,15 @@ void World::spoil(Way &way, std::vector<std::byte> &bytes, Hit hit)
         const std::uint64_t bit = way.rng.below((to - from) * 8);
         bytes[from + bit / 8] ^= std::byte{static_cast<unsigned char>(1U << bit % 8)};
     };
+    if (reliability::is_compressed(bytes) || reliability::is_brief(bytes)) {
+        // No part of it has a checksum of its own.
+        if (hit == Hit::truncation) {
+            bytes.resize(way.rng.below(bytes.size()));
+        } else {
+            flip(0, bytes.size());
+        }
+        return;
+    }
     const std::size_t upper = header + std::to_integer<std::size_t>(bytes[37]);
     switch (hit) {
     case Hit::header:

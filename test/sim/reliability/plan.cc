@@ -322,6 +322,17 @@ void draw_far(Plan &plan)
     }
 }
 
+/// Nothing goes wrong on the link. Whether it sums payloads stays as it is.
+void make_plain(LinkPlan &link, Duration latency, double bandwidth, std::uint32_t fragment_bytes)
+{
+    const bool checksum_payload = link.checksum_payload;
+    link = LinkPlan{};
+    link.latency = latency;
+    link.bandwidth = bandwidth;
+    link.max_fragment_bytes = fragment_bytes;
+    link.checksum_payload = checksum_payload;
+}
+
 /// In some runs one path flaps, so that it would be held down for long, and the other dies once the
 /// first is back: nothing waits for longer than a timer and a way take. From a generator of its
 /// own, too.
@@ -352,16 +363,8 @@ void draw_last_resort(Plan &plan)
     pair.declared_dead.fill(Time::never());
     pair.links.resize(2);
     for (LinkPlan &link : pair.links) {
-        link.latency = latency;
-        link.bandwidth = 1;
-        link.fifo = true;
-        link.faults.fill(Faults{});
-        link.transport.fill(Transport{});
-        link.max_fragment_bytes = c.fragment_bytes;
-        link.unreliable = false;
-        link.queue_bytes = 0;
+        make_plain(link, latency, 1, c.fragment_bytes);
         link.death = rng.chance(0.5) ? Death::silent : Death::silent_stuck;
-        link.pending = {};
     }
     LinkPlan &flaps = pair.links[rng.below(2)];
     LinkPlan &last = &flaps == pair.links.data() ? pair.links[1] : pair.links[0];
@@ -385,6 +388,66 @@ void draw_last_resort(Plan &plan)
         m.ordered = rng.chance(0.5);
         m.fragment_bytes = c.fragment_bytes;
         m.length = m.ordered ? 16 : std::uint64_t{c.fragment_bytes} * rng.between(1, 4);
+        m.upper_bytes = 16;
+        plan.messages.push_back(m);
+    }
+}
+
+/// In some runs each process sends the other VFRAGs of more fragments than the paths are given
+/// before something is acknowledged, and what they say of the first of these is lost: both stand in
+/// the middle of one. From a generator of its own, too.
+void draw_bound(Plan &plan)
+{
+    Rng rng(plan.seed ^ 0x626f756e64);
+    if (plan.processes.size() != 2 || !rng.chance(0.02)) {
+        return;
+    }
+    reliability::Config &c = plan.config;
+    c.fragment_bytes = 64 * 1024;
+    c.window_bytes = 1024ULL * 1024;
+    c.window_vfrags = std::max(c.window_vfrags, 32U);
+    c.path_depth = 64;
+    c.ack_every = std::max(c.ack_every, 8U);
+    c.rto_max = 300_ms;
+    c.give_up = 20_s;
+    c.reorder_bytes = std::uint64_t{256} * 1024;
+    for (ProcessPlan &process : plan.processes) {
+        process.busy_from = Time::never();
+    }
+    plan.calm = false;
+    plan.patience = Duration::max();
+    PairPlan &pair = plan.pairs.front();
+    pair.declared_dead.fill(Time::never());
+    pair.links.resize(rng.between(2, 3));
+    const Duration latency = any_of(rng, std::array{1_us, 20_us, 100_us});
+    const double bandwidth = any_of(rng, std::array{0.0005, 0.001, 0.1, 1.0});
+    // When the fragments that are given to a path at first have come, in the main.
+    const auto first = Duration::from_ns(static_cast<std::int64_t>(131072 / bandwidth)) + 1_ms;
+    const bool acks_only = rng.chance(0.5);
+    plan.heal_at = Time{} + first + between(rng, 0_us, first);
+    for (LinkPlan &link : pair.links) {
+        make_plain(link, latency, bandwidth, c.fragment_bytes);
+        if (acks_only) {
+            for (Faults &faults : link.faults) {
+                faults.what = What::acks;
+                faults.drop = any_of(rng, std::array{0.3, 1.0, 1.0});
+            }
+        } else if (rng.chance(0.7)) {
+            link.death = rng.chance(0.8) ? Death::silent : Death::silent_stuck;
+            link.deaths = 1;
+            link.dies_at = Time{} + between(rng, 0_us, first);
+            link.dead_for = any_of(rng, std::array{60_ms, 700_ms});
+        }
+    }
+    plan.messages.clear();
+    const unsigned each = rng.chance(0.6) ? 1 : 2;
+    for (unsigned i = 0; i < 2 * each; ++i) {
+        MessagePlan m;
+        m.from = i % 2;
+        m.to = 1 - m.from;
+        m.at = Time{} + between(rng, 0_us, 100_us);
+        m.fragment_bytes = c.fragment_bytes;
+        m.length = std::uint64_t{c.fragment_bytes} * rng.between(5, 13);
         m.upper_bytes = 16;
         plan.messages.push_back(m);
     }
@@ -457,6 +520,9 @@ void apply(Plan &plan, Mutant mutant)
     case Mutant::checksum_header:
         c.checksum_header = false;
         break;
+    case Mutant::early_timer:
+        c.disable_early_timer = true;
+        break;
     }
 }
 
@@ -512,6 +578,7 @@ Plan make_plan(std::uint64_t seed, Mutant mutant)
     draw_late(plan);
     draw_far(plan);
     draw_last_resort(plan);
+    draw_bound(plan);
     apply(plan, mutant);
     return plan;
 }

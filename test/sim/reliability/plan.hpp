@@ -137,7 +137,8 @@ enum class Mutant : std::uint8_t {
     failover,
     order,
     checksum_payload,
-    checksum_header
+    checksum_header,
+    early_timer
 };
 
 [[nodiscard]] Plan make_plan(std::uint64_t seed, Mutant mutant);

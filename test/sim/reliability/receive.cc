@@ -4,7 +4,7 @@
 
 #include "opal/ft/base/bitmap.hpp"
 #include "opal/ft/base/wire.hpp"
-#include "opal/ft/reliability/brief.hpp"
+#include "opal/ft/reliability/compressed.hpp"
 #include "test/sim/reliability/world.hpp"
 
 namespace ft::sim {
@@ -38,8 +38,7 @@ Upper read_upper(const FragHeader &header, std::span<const std::byte> fragment)
 void Endpoint::receive(Packet &packet, unsigned way_id)
 {
     FragHeader header;
-    const ParseStatus status =
-        parse_header(packet.bytes, world_.plan.config.checksum_header, header);
+    const ParseStatus status = read(packet.bytes, header);
     world_.pairs.count(TableId::parse, status, static_cast<unsigned>(packet.kind) - 1);
     if (status != ParseStatus::ok) {
         Counters &counters = peer_.counters();
@@ -67,6 +66,43 @@ void Endpoint::receive(Packet &packet, unsigned way_id)
     }
     compare(true);
     pump(false);
+}
+
+ParseStatus Endpoint::read(std::vector<std::byte> &bytes, FragHeader &header) const
+{
+    const bool strict = world_.plan.config.checksum_header;
+    const bool compressed = is_compressed(bytes);
+    if (!compressed && !is_brief(bytes)) {
+        return parse_header(bytes, strict, header);
+    }
+    std::uint64_t upper = 0;
+    const ParseStatus status = compressed
+                                   ? parse_compressed(bytes, peer_.foretold(), 77, header, upper)
+                                   : parse_brief(bytes, 77, strict, header, upper);
+    if (status != ParseStatus::ok) {
+        return status;
+    }
+    const std::span<const std::byte> payload =
+        std::span(bytes).subspan(compressed ? compressed_bytes : brief_bytes, header.payload_bytes);
+    const auto message = static_cast<std::uint32_t>(upper);
+    const auto number = static_cast<std::uint32_t>(upper >> 32);
+    const std::uint64_t offset = message < world_.messages.size()
+                                     ? std::uint64_t{number} * world_.messages[message].pieces_per
+                                     : 0;
+    header.upper_bytes = 16;
+    header.payload_crc = header.has(flag_payload_checksummed) ? base::crc32c(payload) : 0;
+    std::vector<std::byte> whole(header_bytes + header.upper_bytes + payload.size());
+    write_header(header, whole);
+    base::WireWriter w{std::span(whole).subspan(header_bytes)};
+    w.u32(message);
+    w.u32(number);
+    w.u64(offset);
+    w.bytes(payload);
+    if (header.has(flag_header_checksummed)) {
+        seal(whole);
+    }
+    bytes.swap(whole);
+    return status;
 }
 
 void Endpoint::on_fragment(const FragHeader &h, Packet &packet, PathId arrival)

@@ -261,6 +261,9 @@ int mutants(const Options &)
         {Mutant::checksum_header,
          "without_header_checksum_nonsense_is_believed",
          {Breach::bytes, Breach::exactly_once, Breach::liveness}},
+        {Mutant::early_timer,
+         "without_a_timer_from_the_first_fragment_runs_stall",
+         {Breach::liveness}},
     };
     constexpr std::uint64_t most_runs = 3000;
     std::printf("1..%zu\n", std::size(cases));

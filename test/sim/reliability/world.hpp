@@ -150,6 +150,11 @@ class Endpoint {
     bool transmit_some();
     bool finish_some();
     bool send_express(SimVfrag &vfrag);
+    reliability::Form best_form(const SimVfrag &vfrag) const;
+    /// Reads a fragment in whatever form it has; one in a short form is written anew in the full
+    /// one.
+    reliability::ParseStatus read(std::vector<std::byte> &bytes,
+                                  reliability::FragHeader &header) const;
     static bool completes_at_once(const Way &way);
     void send_fragment(const reliability::Transmit &transmit, unsigned way, bool express = false);
     void send_control(const reliability::Transmit &transmit, unsigned way);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "opal/ft/base/crc32c.hpp"
+#include "opal/ft/reliability/compressed.hpp"
 #include "opal/ft/reliability/peer.hpp"
 
 namespace ft::test {
@@ -31,6 +32,7 @@ struct Frame {
     PathId path = 0;
     std::uint32_t sequence = 0;
     unsigned index = 0;
+    Form form = Form::full;
     bool again = false;
     Vfrag *vfrag = nullptr;
 };
@@ -118,7 +120,7 @@ struct End {
         return frames;
     }
     /// The short way of one ordered VFRAG. \return no frame when there is none
-    std::vector<Frame> express(std::uint64_t length, Time now)
+    std::vector<Frame> express(std::uint64_t length, Time now, Form best = Form::full)
     {
         Box &box = boxes.emplace_back();
         box.vfrag.ordered = true;
@@ -130,7 +132,7 @@ struct End {
         if (path == no_path) {
             return frames;
         }
-        FragHeader header = peer.express_header(box.vfrag, path, now);
+        FragHeader header = peer.express_header(box.vfrag, path, now, best);
         const std::vector<std::byte> payload(length, std::byte{0x5a});
         header.flags |= flag_payload_checksummed;
         header.payload_crc = base::crc32c(payload);
@@ -139,44 +141,91 @@ struct End {
         f.path = path;
         f.vfrag = &box.vfrag;
         f.sequence = header.sequence;
-        f.bytes.resize(header_bytes);
-        write_header(header, f.bytes);
-        f.bytes.insert(f.bytes.end(), payload.begin(), payload.end());
-        seal(f.bytes);
+        f.form = header.form;
+        if (f.form == Form::full) {
+            f.bytes.resize(header_bytes);
+            write_header(header, f.bytes);
+            f.bytes.insert(f.bytes.end(), payload.begin(), payload.end());
+            seal(f.bytes);
+        } else {
+            f.bytes.resize(f.form == Form::brief ? brief_bytes : compressed_bytes);
+            f.bytes.insert(f.bytes.end(), payload.begin(), payload.end());
+            if (f.form == Form::brief) {
+                header.flags |= flag_header_checksummed;
+                write_brief(header, 0, f.bytes);
+            } else {
+                write_compressed(header, 0, f.bytes);
+            }
+        }
         (void)peer.sent_express(box.vfrag, path, header, now);
         return frames;
     }
+    /// Reads what came; of a short form the full one is made.
+    [[gnu::noinline]] bool read(std::vector<std::byte> &bytes, FragHeader &h) const
+    {
+        const bool compressed = is_compressed(bytes);
+        if (!compressed && !is_brief(bytes)) {
+            return parse_header(bytes, true, h) == ParseStatus::ok;
+        }
+        std::uint64_t upper = 0;
+        if ((compressed ? parse_compressed(bytes, peer.foretold(), 1, h, upper)
+                        : parse_brief(bytes, 1, true, h, upper)) != ParseStatus::ok) {
+            return false;
+        }
+        h.upper_bytes = 0;
+        std::vector<std::byte> whole(bytes.begin() + (compressed ? compressed_bytes : brief_bytes),
+                                     bytes.end());
+        h.payload_crc = base::crc32c(whole);
+        whole.insert(whole.begin(), header_bytes, std::byte{});
+        write_header(h, whole);
+        seal(whole);
+        bytes.swap(whole);
+        return true;
+    }
     /// What the layer above does with a fragment that came.
-    Verdict take(const Frame &frame, Time now)
+    [[gnu::noinline]] Verdict take(const Frame &frame, Time now)
     {
         FragHeader h;
-        if (parse_header(frame.bytes, true, h) != ParseStatus::ok) {
+        std::vector<std::byte> bytes = frame.bytes;
+        if (!read(bytes, h)) {
             ++broken;
             return Verdict::refused;
         }
+        if (h.form != Form::full && peer.is_next(h)) {
+            (void)peer.accept_next(h, frame.path, now);
+            delivered.push_back(h.sequence);
+            deliver_early();
+            return Verdict::fresh;
+        }
         if (h.kind != Kind::ordered && h.kind != Kind::data) {
-            peer.on_control(h, frame.bytes, frame.path, now);
+            peer.on_control(h, bytes, frame.path, now);
             return Verdict::refused;
         }
         const Verdict verdict = peer.on_fragment(h, frame.path, now);
         if (verdict != Verdict::fresh && verdict != Verdict::early) {
             return verdict;
         }
-        if (!payload_is_whole(h, payload_of(h, frame.bytes))) {
+        if (!payload_is_whole(h, payload_of(h, bytes))) {
             peer.reject_payload(h);
         } else if (verdict == Verdict::early) {
-            peer.hold(h, frame.bytes, now);
+            peer.hold(h, bytes, now);
         } else {
             peer.accept(h, now);
             delivered.push_back(h.sequence);
-            std::vector<std::byte> ready;
-            while (h.kind == Kind::ordered && peer.next_ready(ready)) {
-                FragHeader next;
-                (void)parse_header(ready, true, next);
-                delivered.push_back(next.sequence);
+            if (h.kind == Kind::ordered) {
+                deliver_early();
             }
         }
         return verdict;
+    }
+    void deliver_early()
+    {
+        std::vector<std::byte> ready;
+        while (peer.next_ready(ready)) {
+            FragHeader next;
+            (void)parse_header(ready, true, next);
+            delivered.push_back(next.sequence);
+        }
     }
     /// Everything of `frames` that is not null comes here.
     void take_all(const std::vector<Frame> &frames, Time now)

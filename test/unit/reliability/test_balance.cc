@@ -149,6 +149,25 @@ void a_long_queue_does_not_hold_the_load_back(void **)
     assert_int_equal(down, 0);
 }
 
+/// What the transport says of itself is eight times what the slower link carries: it must not be
+/// believed for as long as it takes to measure.
+void unlike_links_are_loaded_in_proportion_from_the_start(void **)
+{
+    double first = 0;
+    double next = 0;
+    std::uint64_t finished = 0;
+    {
+        Load load({.fragment = 512 * 1024, .fragments = 4, .window = 16 << 20});
+        load.rate = {0.05, 0.0125};
+        first = load.share_for(300_ms);
+        next = load.share_for(300_ms);
+        finished = load.finished;
+    }
+    assert_true(first > 0.7 && first < 0.9);
+    assert_true(next > 0.7 && next < 0.9);
+    assert_true(static_cast<double>(finished) > 0.8 * 600e6 * 0.0625);
+}
+
 /// Its queue takes ten times as long as its answers took: it is late, and not dead.
 void a_path_that_falls_to_a_tenth_is_not_taken_down(void **)
 {
@@ -173,6 +192,7 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(load_follows_a_change_within_a_second),
         cmocka_unit_test(a_long_queue_does_not_hold_the_load_back),
+        cmocka_unit_test(unlike_links_are_loaded_in_proportion_from_the_start),
         cmocka_unit_test(a_path_that_falls_to_a_tenth_is_not_taken_down),
     };
     return cmocka_run_group_tests_name("balance", tests, nullptr, nullptr);

@@ -16,6 +16,7 @@ void the_earliest_delivery_is_picked(void **)
     {
         Fixture f(3);
         f.set[1].bandwidth = 10;
+        f.set[1].measured = true;
         idle = f.set.pick(1000, no_path);
         f.set[1].in_flight = 1'000'000;
         loaded = f.set.pick(1000, no_path);

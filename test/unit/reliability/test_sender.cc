@@ -2,6 +2,8 @@
 #include "test/unit/cmocka.hpp"
 #include "test/unit/reliability/ends.hpp"
 
+#include <utility>
+
 using namespace ft::test;
 
 namespace {
@@ -62,30 +64,55 @@ void a_full_window_of_lost_ones_does_not_keep_its_timers_still(void **)
     assert_int_equal(done, submitted);
 }
 
+/// 32 fragments are lost over a datagram path. \param heard an answer after the first timeout that
+/// tells of something later, and not of them \return how many each of the first two timeouts sends
+std::pair<unsigned, unsigned> sent_by_timeouts(bool heard)
+{
+    Two t(0);
+    PathInfo info;
+    info.max_fragment_bytes = 1 << 20;
+    info.unreliable = true;
+    (void)t.a.peer.add_path(info, t.now);
+    (void)t.b.peer.add_path(info, t.now);
+    (void)t.a.submit(false, 32 * 1024, 1024, t.now);
+    (void)t.a.pump(t.now);
+    std::pair<unsigned, unsigned> sent;
+    while (sent.first == 0) {
+        t.now += 1_ms;
+        sent.first = fragments(t.a.pump(t.now));
+    }
+    if (heard) {
+        t.now += 10_us;
+        (void)t.a.submit(true, 8, 8, t.now);
+        t.b.take_all(t.a.pump(t.now), t.now);
+        (void)t.b.submit(true, 8, 8, t.now);
+        for (const Frame &frame : t.b.pump(t.now)) {
+            if (frame.what == Transmit::What::fragment) {
+                (void)t.a.take(frame, t.now);
+            }
+        }
+    }
+    while (sent.second == 0) {
+        t.now += 1_ms;
+        sent.second = fragments(t.a.pump(t.now));
+    }
+    return sent;
+}
+
 /// An ack may have no room for a VFRAG: what was lost of it must leave the window all the same.
 void a_second_timeout_empties_the_window(void **)
 {
-    unsigned first = 0;
-    unsigned at_once = 0;
-    {
-        Two t(0);
-        PathInfo info;
-        info.max_fragment_bytes = 1 << 20;
-        info.unreliable = true;
-        (void)t.a.peer.add_path(info, t.now);
-        (void)t.a.submit(false, 32 * 1024, 1024, t.now);
-        (void)t.a.pump(t.now);
-        while (first == 0) {
-            t.now += 1_ms;
-            first = fragments(t.a.pump(t.now));
-        }
-        while (at_once == 0) {
-            t.now += 1_ms;
-            at_once = fragments(t.a.pump(t.now));
-        }
-    }
+    const auto [first, at_once] = sent_by_timeouts(true);
     assert_int_equal(first, 1);
     assert_in_range(at_once, 30, 32);
+}
+
+/// All of it may wait in the buffer of a peer that does not run.
+void a_silent_peer_is_sent_one_fragment_at_a_time(void **)
+{
+    const auto [first, second] = sent_by_timeouts(false);
+    assert_int_equal(first, 1);
+    assert_int_equal(second, 1);
 }
 
 void the_window_is_exact(void **)
@@ -476,6 +503,7 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_full_window_of_lost_ones_does_not_keep_its_timers_still),
         cmocka_unit_test(a_second_timeout_empties_the_window),
+        cmocka_unit_test(a_silent_peer_is_sent_one_fragment_at_a_time),
         cmocka_unit_test(the_window_is_exact),
         cmocka_unit_test(data_leaves_a_reserve_of_numbers_to_replies),
         cmocka_unit_test(a_gap_is_sent_again_without_a_timer),
