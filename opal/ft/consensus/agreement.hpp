@@ -17,6 +17,7 @@
 #pragma once
 
 #include "opal/ft/consensus/message.hpp"
+#include "opal/ft/consensus/sweeps.hpp"
 #include "opal/ft/consensus/tree_broadcast.hpp"
 #include "opal/ft/consensus/tree_shape.hpp"
 
@@ -36,13 +37,11 @@ enum class Algorithm : std::uint8_t {
     /// when that does not do.
     fast,
     /// The same along a tree that all know: up and down it twice (loose: once). Half as long again
-    /// and more where each process has a core, but 4 (n - 1) messages (loose: 2 (n - 1)) in place
-    /// of 2 n log2(n): better where many share a core, which costs the work of all of them.
+    /// and more where each process has a core, but 4 (n - 1) messages, 2 fewer with 3 or 4
+    /// processes (loose: 2 (n - 1)), in place of 2 n log2(n): better where many share a core, which
+    /// costs the work of all of them.
     tree,
 };
-
-/// The most that Settings::fan_out may be.
-inline constexpr std::uint32_t most_fan_out = 31;
 
 /// When a process may return.
 enum class Semantics : std::uint8_t {
@@ -148,10 +147,9 @@ class Agreement {
         bool active = false;
         bool ask = false; ///< begun anew: some may have returned from the one before
         std::uint8_t steps = 0;
-        std::uint8_t sent[2] = {0, 0}; ///< steps; of a tree, ways
-        std::uint32_t got[2] = {0, 0}; ///< a bit for each step; of a tree, for each neighbour
-        Rank alive = 0;                ///< how many are outside the tag
-        Rank place = 0;                ///< this process's among them, in the order of positions
+        Sweeps::Done done; ///< in the ring: how many steps were sent, and a bit for each heard
+        Rank alive = 0;    ///< how many are outside the tag
+        Rank place = 0;    ///< this process's among them, in the order of positions
         RankSet tag;
         RankSet tag_positions;
         std::uint64_t flags = ~std::uint64_t{0};
@@ -205,22 +203,17 @@ class Agreement {
     {
         return at_place(exchange_.place + (std::uint64_t{1} << step));
     }
+    bool carries_value(Stage stage, std::uint8_t step) const;
     void send_exchange(Rank to, Stage stage, std::uint8_t step, Actions &out) const;
     void ask(Rank whom, Actions &out) const;
     void release_partners(Actions &out);
     void ask_those_behind(Actions &out);
 
     // agreement_sweeps.cc
+    Sweeps sweeps() const;
+    std::uint32_t sweep_bit(Rank from, const Message &message) const;
     void advance_sweeps(Actions &out);
-    std::uint32_t neighbour_bit(Rank from, std::uint8_t step) const;
-    Rank above() const { return at_place((exchange_.place - 1) / settings_.fan_out); }
-    std::uint64_t first_below() const
-    {
-        return std::uint64_t{exchange_.place} * settings_.fan_out + 1;
-    }
-    std::uint32_t count_below() const;
     void release_neighbours(Actions &out);
-    void ask_neighbours(Actions &out);
 
     const Rank self_;
     const InstanceId id_;

@@ -52,6 +52,12 @@ Rank Agreement::at_place(std::uint64_t place) const
     return shape_->rank_at(exchange_.tag_positions.absent(static_cast<Rank>(place)));
 }
 
+bool Agreement::carries_value(Stage stage, std::uint8_t step) const
+{
+    return settings_.algorithm == Algorithm::tree ? sweeps().carries_value(stage, step)
+                                                  : stage == Stage::ballot;
+}
+
 void Agreement::send_exchange(Rank to, Stage stage, std::uint8_t step, Actions &out) const
 {
     Message &message = begin_send(to, Kind::exchange, out);
@@ -59,7 +65,7 @@ void Agreement::send_exchange(Rank to, Stage stage, std::uint8_t step, Actions &
     message.step = step;
     message.suspects = exchange_.tag;
     message.unconfirmed = exchange_.tag.minus(confirmed_);
-    if (stage == Stage::ballot) {
+    if (carries_value(stage, step)) {
         message.flags = exchange_.flags;
         message.acknowledged = exchange_.acknowledged;
     }
@@ -90,7 +96,7 @@ void Agreement::on_exchange(Rank from, const Message &message, Actions &out)
     std::uint32_t bit = std::uint32_t{1} << message.step;
     const bool sweeps = message.step == step_up || message.step == step_down;
     if (sweeps && settings_.algorithm == Algorithm::tree) {
-        bit = neighbour_bit(from, message.step);
+        bit = sweep_bit(from, message);
     } else if (sweeps || settings_.algorithm == Algorithm::tree) {
         bit = 0; // the processes were not told the same
     }
@@ -98,8 +104,8 @@ void Agreement::on_exchange(Rank from, const Message &message, Actions &out)
         call_for_root();
         return;
     }
-    exchange_.got[static_cast<unsigned>(message.stage)] |= bit;
-    if (message.stage == Stage::ballot) {
+    exchange_.done.got[static_cast<unsigned>(message.stage)] |= bit;
+    if (carries_value(message.stage, message.step)) {
         // Hearing more than this step's share early does no harm: AND and intersection do not mind.
         exchange_.flags &= message.flags;
         exchange_.acknowledged = exchange_.acknowledged.common(message.acknowledged);
@@ -135,9 +141,10 @@ void Agreement::advance_exchange(Actions &out)
                 return;
             }
         }
-        const unsigned heard = static_cast<unsigned>(std::countr_one(exchange_.got[sweep]));
-        while (exchange_.sent[sweep] < exchange_.steps && exchange_.sent[sweep] <= heard) {
-            const std::uint8_t step = exchange_.sent[sweep]++;
+        const unsigned heard = static_cast<unsigned>(std::countr_one(exchange_.done.got[sweep]));
+        while (exchange_.done.sent[sweep] < exchange_.steps &&
+               exchange_.done.sent[sweep] <= heard) {
+            const std::uint8_t step = exchange_.done.sent[sweep]++;
             send_exchange(exchange_partner(step), stage, step, out);
         }
         if (heard < exchange_.steps) {
@@ -156,7 +163,7 @@ void Agreement::release_partners(Actions &out)
     }
     const bool strict = settings_.semantics == Semantics::strict;
     for (unsigned step = 0; step < exchange_.steps; ++step) {
-        if (exchange_.sent[0] <= step || (strict && exchange_.sent[1] <= step)) {
+        if (exchange_.done.sent[0] <= step || (strict && exchange_.done.sent[1] <= step)) {
             answer_with_decision(exchange_partner(step), out);
         }
     }

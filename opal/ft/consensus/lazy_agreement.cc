@@ -9,11 +9,6 @@ namespace ft::consensus {
 
 namespace {
 
-// As in agreement_sweeps.cc.
-constexpr std::uint32_t heard_above = std::uint32_t{1} << most_fan_out;
-constexpr std::uint8_t went_up = 1;
-constexpr std::uint8_t went_down = 2;
-
 /// Where the tag fits, too.
 bool plain(const Message &m)
 {
@@ -38,10 +33,10 @@ void LazyAgreement::begin(Rank self, InstanceId id, const Settings &settings,
     tag_ = tag_positions_ = {};
     plain_ = settings.algorithm != Algorithm::paper && settings.mutation == Mutation::none &&
              alive_ <= most_plain;
-    started_ = decided_ = false;
+    started_ = accepted_ = decided_ = false;
     steps_ = static_cast<std::uint8_t>(std::bit_width(alive_ - 1));
-    sent_[0] = sent_[1] = 0;
-    got_[0] = got_[1] = early_[0] = early_[1] = 0;
+    sweeps_done_ = {};
+    early_[0] = early_[1] = 0;
     flags_ = brought_ = ~std::uint64_t{0};
     done_ = heard_before_ = 0;
     heard_.clear();
@@ -162,31 +157,29 @@ bool LazyAgreement::on_plain(Rank from, const RankSet &tag, const PlainStep &ste
     if (!plain_ || decided_ || tag != tag_) {
         return false;
     }
-    const Heard heard{from, step};
-    const std::uint32_t bit = bit_of(heard);
+    const std::uint32_t bit = bit_of(from, step);
     if (bit == 0) {
         return false;
     }
-    std::uint32_t &known = started_ ? got_[sweep(step)] : early_[sweep(step)];
+    std::uint32_t &known = started_ ? sweeps_done_.got[sweep(step)] : early_[sweep(step)];
     if ((known & bit) != 0) {
         return false; // once more: it is not for here to say whether that matters
     }
-    heard_.push_back(heard);
+    heard_.push_back({from, bit, step});
     if (!started_) {
         known |= bit;
         return true;
     }
-    take(heard);
+    take(heard_.back());
     advance(out);
     done_ += out.size() + (decided_ ? 1 : 0);
     return true;
 }
 
 /// Which step of a sweep it is, as a bit; 0 if none that this process waits for from there.
-std::uint32_t LazyAgreement::bit_of(const Heard &heard) const
+std::uint32_t LazyAgreement::bit_of(Rank from, const PlainStep &step) const
 {
-    const auto &[from, step] = heard;
-    if (step.stage == Stage::commit && settings_.semantics == Semantics::loose) {
+    if (step.stage == Stage::commit && !strict()) {
         return 0;
     }
     if (tag_.contains(from)) {
@@ -194,81 +187,75 @@ std::uint32_t LazyAgreement::bit_of(const Heard &heard) const
     }
     const Rank at = shape_->position_of(from);
     const Rank place = at - tag_positions_.count_below(at);
-    if (settings_.algorithm != Algorithm::tree) {
-        return step.step < steps_ && place_after(place, step.step) == place_
-                   ? std::uint32_t{1} << step.step
-                   : 0;
+    if (along_tree()) {
+        return sweeps().heard(step.stage, step.step, place);
     }
-    if (step.step == step_down) {
-        return place_ != 0 && place == place_above() ? heard_above : 0;
-    }
-    if (step.step != step_up || place < first_below() || place >= first_below() + count_below()) {
-        return 0;
-    }
-    return std::uint32_t{1} << (place - first_below());
+    return step.step < steps_ && place_after(place, step.step) == place_
+               ? std::uint32_t{1} << step.step
+               : 0;
 }
 
 void LazyAgreement::take(const Heard &heard)
 {
-    got_[sweep(heard.step)] |= bit_of(heard);
-    if (heard.step.stage == Stage::ballot) {
+    sweeps_done_.got[sweep(heard.step)] |= heard.bit;
+    if (carries_value(heard.step.stage, heard.step.step)) {
         flags_ &= heard.step.flags;
     }
 }
 
 void LazyAgreement::advance(PlainSteps &out)
 {
-    const bool along_tree = settings_.algorithm == Algorithm::tree;
-    for (const Stage stage : {Stage::ballot, Stage::commit}) {
-        if (stage == Stage::commit && settings_.semantics == Semantics::loose) {
-            break;
-        }
-        if (!(along_tree ? advance_tree(stage, out) : advance_ring(stage, out))) {
-            return;
-        }
+    decided_ = along_tree() ? advance_tree(out) : advance_ring(out);
+}
+
+void LazyAgreement::accept()
+{
+    if (!accepted_) {
+        accepted_ = true;
+        value_ = {};
+        value_.failed = tag_;
+        value_.flags = flags_;
     }
-    value_ = {};
-    value_.failed = tag_;
-    value_.flags = flags_;
-    decided_ = true;
+}
+
+bool LazyAgreement::advance_ring(PlainSteps &out)
+{
+    if (!advance_ring(Stage::ballot, out)) {
+        return false;
+    }
+    accept();
+    return !strict() || advance_ring(Stage::commit, out);
+}
+
+void LazyAgreement::add(Rank place, Stage stage, std::uint8_t step, PlainSteps &out) const
+{
+    out.add(at_place(place), stage, step, carries_value(stage, step) ? flags_ : ~std::uint64_t{0});
 }
 
 bool LazyAgreement::advance_ring(Stage stage, PlainSteps &out)
 {
-    std::uint8_t &sent = sent_[static_cast<unsigned>(stage)];
-    const int heard = std::countr_one(got_[static_cast<unsigned>(stage)]);
+    std::uint8_t &sent = sweeps_done_.sent[static_cast<unsigned>(stage)];
+    const int heard = std::countr_one(sweeps_done_.got[static_cast<unsigned>(stage)]);
     while (sent < steps_ && sent <= heard) {
-        out.add(at_place(place_after(place_, sent)), stage, sent, flags_in(stage));
+        add(place_after(place_, sent), stage, sent, out);
         ++sent;
     }
     return heard >= steps_;
 }
 
-bool LazyAgreement::advance_tree(Stage stage, PlainSteps &out)
+bool LazyAgreement::advance_tree(PlainSteps &out)
 {
-    std::uint8_t &sent = sent_[static_cast<unsigned>(stage)];
-    const std::uint32_t got = got_[static_cast<unsigned>(stage)];
-    const std::uint32_t below = count_below();
-    const std::uint32_t all_below = (std::uint32_t{1} << below) - 1;
-    if ((got & all_below) != all_below) {
-        return false;
-    }
-    if (place_ != 0) {
-        if ((sent & went_up) == 0) {
-            sent |= went_up;
-            out.add(at_place(place_above()), stage, step_up, flags_in(stage));
+    struct Host {
+        LazyAgreement &self;
+        PlainSteps &out;
+        static bool fence() { return true; } // nobody is doubted here
+        void accept() const { self.accept(); }
+        void send(Rank place, Stage stage, std::uint8_t step) const
+        {
+            self.add(place, stage, step, out);
         }
-        if ((got & heard_above) == 0) {
-            return false;
-        }
-    }
-    if ((sent & went_down) == 0) {
-        sent |= went_down;
-        for (std::uint32_t i = 0; i < below; ++i) {
-            out.add(at_place(first_below() + i), stage, step_down, flags_in(stage));
-        }
-    }
-    return true;
+    };
+    return sweeps().advance(sweeps_done_, strict(), Host{*this, out});
 }
 
 } // namespace ft::consensus

@@ -87,15 +87,19 @@ class LazyAgreement {
   private:
     struct Heard {
         Rank from;
+        std::uint32_t bit; ///< which step of its sweep
         PlainStep step;
     };
     Agreement &engine(Actions &out);
     bool leave_out(const RankSet &dead);
     void take(const Heard &heard);
-    std::uint32_t bit_of(const Heard &heard) const;
+    std::uint32_t bit_of(Rank from, const PlainStep &step) const;
     void advance(PlainSteps &out);
+    void add(Rank place, Stage stage, std::uint8_t step, PlainSteps &out) const;
+    void accept();
+    bool advance_ring(PlainSteps &out);
     bool advance_ring(Stage stage, PlainSteps &out);
-    bool advance_tree(Stage stage, PlainSteps &out);
+    bool advance_tree(PlainSteps &out);
     void do_as_actions(const PlainSteps &steps, Actions &out) const;
     static unsigned sweep(const PlainStep &step) { return static_cast<unsigned>(step.stage); }
     Rank place_after(Rank place, unsigned step) const
@@ -105,16 +109,12 @@ class LazyAgreement {
     }
     /// Who has this place among those outside the tag, in the order of positions.
     Rank at_place(Rank place) const { return shape_->rank_at(tag_positions_.absent(place)); }
-    Rank place_above() const { return (place_ - 1) / settings_.fan_out; }
-    Rank first_below() const { return place_ * settings_.fan_out + 1; }
-    Rank count_below() const
+    bool along_tree() const { return settings_.algorithm == Algorithm::tree; }
+    bool strict() const { return settings_.semantics == Semantics::strict; }
+    Sweeps sweeps() const { return {place_, alive_, settings_.fan_out, strict()}; }
+    bool carries_value(Stage stage, std::uint8_t step) const
     {
-        const Rank first = first_below();
-        return first >= alive_ ? 0 : std::min<Rank>(settings_.fan_out, alive_ - first);
-    }
-    std::uint64_t flags_in(Stage stage) const
-    {
-        return stage == Stage::ballot ? flags_ : ~std::uint64_t{0};
+        return along_tree() ? sweeps().carries_value(stage, step) : stage == Stage::ballot;
     }
 
     Rank self_ = 0;
@@ -127,10 +127,10 @@ class LazyAgreement {
     std::shared_ptr<const TreeShape> shape_;
     bool plain_ = false; ///< no engine yet, and none needed by the settings
     bool started_ = false;
+    bool accepted_ = false; ///< value_ is known
     bool decided_ = false;
-    std::uint8_t steps_ = 0;        ///< of the ring, in each sweep
-    std::uint8_t sent_[2] = {0, 0}; ///< as of Agreement
-    std::uint32_t got_[2] = {0, 0};
+    std::uint8_t steps_ = 0;          ///< of the ring, in each sweep
+    Sweeps::Done sweeps_done_;        ///< as of Agreement
     std::uint32_t early_[2] = {0, 0}; ///< the same of what came before the call
     std::uint64_t brought_ = 0;       ///< this process's flags
     std::uint64_t flags_ = 0;         ///< the AND so far

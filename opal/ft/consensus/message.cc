@@ -1,5 +1,5 @@
 // Layout, little endian. Fixed part:
-//   u8 version  u8 kind  u16 presence bits  u64 context  u32 sequence
+//   u8 version  u8 kind  u16 presence bits  u64 context, unless its bit says 0  u32 sequence
 // then, each only if its bit is set and in this order: number (12), seen (12), range (8),
 // stage and step (2), suspects, unconfirmed, flags (8), acknowledged, accepted: number (12),
 // failed, flags (8), acknowledged. A set: u8 form; form 1: u32 count of runs, then first and end of
@@ -37,7 +37,7 @@ enum Bit : std::uint16_t {
     accepted_has_failed = 1U << 10,
     accepted_has_flags = 1U << 11,
     accepted_has_acknowledged = 1U << 12,
-    all_bits = (1U << 13) - 1,
+    no_context = 1U << 13, ///< it is 0, and not there
 };
 
 constexpr std::uint64_t no_flags = ~std::uint64_t{0};
@@ -178,6 +178,7 @@ std::uint16_t presence(const Message &m)
 {
     unsigned bits = 0;
     const auto put = [&](bool there, unsigned bit) { bits |= there ? bit : 0U; };
+    put(m.instance.context == 0, no_context);
     put(static_cast<bool>(m.number), has_number);
     put(static_cast<bool>(m.seen), has_seen);
     put(m.below.has_value(), has_below);
@@ -199,7 +200,7 @@ std::uint16_t presence(const Message &m)
 
 std::size_t length(const Message &m)
 {
-    std::size_t total = 16;
+    std::size_t total = m.instance.context == 0 ? 8 : 16;
     total += m.number ? 12 : 0;
     total += m.seen ? 12 : 0;
     total += m.below ? 8 : 0;
@@ -247,6 +248,13 @@ std::optional<Fields> fields(std::uint8_t kind)
     return std::nullopt;
 }
 
+/// The first word of a plain step. \param bits which fields it has that not all have
+constexpr std::uint32_t plain_front(unsigned bits)
+{
+    return version | std::uint32_t{static_cast<std::uint8_t>(Kind::exchange)} << 8 |
+           (has_step | bits) << 16;
+}
+
 } // namespace
 
 std::vector<std::byte> encode(const Message &m)
@@ -262,47 +270,45 @@ Tag::Tag(RankSet set) : set_(std::move(set)), bytes_(room(set_))
     put_set(out, set_);
 }
 
-void encode_plain(const InstanceId &instance, const Tag &tag, const PlainStep &step,
-                  std::vector<std::byte> &bytes)
+std::size_t encode_plain(const InstanceId &instance, const Tag &tag, const PlainStep &step,
+                         std::span<std::byte> out)
 {
+    FT_ASSERT(out.size() >= longest_plain + tag.bytes().size());
     const bool flags = step.flags != no_flags;
-    const std::size_t before = bytes.size();
-    bytes.resize(before + longest_plain - (flags ? 0 : sizeof step.flags) + tag.bytes().size());
-    WireWriter out(std::span<std::byte>(bytes).subspan(before));
-    const unsigned bits = has_step | (flags ? unsigned{has_flags} : 0U);
-    out.u8(version);
-    out.u8(static_cast<std::uint8_t>(Kind::exchange));
-    out.u16(static_cast<std::uint16_t>(tag.bytes().empty() ? bits : bits | has_suspects));
-    out.u64(instance.context);
-    out.u32(instance.sequence);
-    out.u8(static_cast<std::uint8_t>(step.stage));
-    out.u8(step.step);
+    WireWriter writer(out);
+    writer.u32(plain_front((flags ? unsigned{has_flags} : 0U) |
+                           (tag.bytes().empty() ? 0U : unsigned{has_suspects}) |
+                           (instance.context == 0 ? unsigned{no_context} : 0U)));
+    if (instance.context != 0) {
+        writer.u64(instance.context);
+    }
+    writer.u32(instance.sequence);
+    writer.u16(static_cast<std::uint16_t>(static_cast<unsigned>(step.stage) | step.step << 8U));
     if (!tag.bytes().empty()) {
-        out.bytes(tag.bytes());
+        writer.bytes(tag.bytes());
     }
     if (flags) {
-        out.u64(step.flags);
+        writer.u64(step.flags);
     }
+    return writer.position();
 }
 
 bool decode_plain(std::span<const std::byte> bytes, const Tag &tag, InstanceId &instance,
                   PlainStep &step)
 {
     WireReader in(bytes);
-    const unsigned seen_version = in.u8();
-    const unsigned kind = in.u8();
-    const unsigned bits = in.u16();
+    const std::uint32_t front = in.u32();
+    const unsigned bits = front >> 16 & (has_flags | no_context);
     const std::size_t length = tag.bytes().size();
-    const unsigned wanted = length == 0 ? 0U : unsigned{has_suspects};
-    if (seen_version != version || kind != static_cast<unsigned>(Kind::exchange) ||
-        (bits & ~static_cast<unsigned>(has_flags)) != (has_step | wanted)) {
+    if (front != plain_front(bits | (length == 0 ? 0U : unsigned{has_suspects}))) {
         return false;
     }
-    instance.context = in.u64();
+    instance.context = (bits & no_context) != 0 ? 0 : in.u64();
     instance.sequence = in.u32();
-    const unsigned stage = in.u8();
+    const unsigned stage_and_step = in.u16();
+    const unsigned stage = stage_and_step & 0xff;
     step.stage = static_cast<Stage>(stage);
-    step.step = in.u8();
+    step.step = static_cast<std::uint8_t>(stage_and_step >> 8);
     if (length != 0) {
         const auto set = in.bytes(length);
         if (!in.ok() || std::memcmp(set.data(), tag.bytes().data(), length) != 0) {
@@ -332,7 +338,9 @@ void encode(const Message &m, std::vector<std::byte> &bytes)
     out.u8(version);
     out.u8(static_cast<std::uint8_t>(m.kind));
     out.u16(presence(m));
-    out.u64(m.instance.context);
+    if (m.instance.context != 0) {
+        out.u64(m.instance.context);
+    }
     out.u32(m.instance.sequence);
     if (m.number) {
         put_number(out, m.number);
@@ -375,7 +383,7 @@ std::optional<Message> decode(std::span<const std::byte> bytes, Rank size)
     const unsigned bits = in.u16();
     const auto wanted = fields(kind);
     if (!in.ok() || seen_version != version || !wanted || (bits & wanted->must) != wanted->must ||
-        (bits & ~(wanted->must | wanted->may)) != 0) {
+        (bits & ~(wanted->must | wanted->may | no_context)) != 0) {
         return std::nullopt;
     }
     constexpr unsigned value_bits =
@@ -384,7 +392,7 @@ std::optional<Message> decode(std::span<const std::byte> bytes, Rank size)
         return std::nullopt;
     }
     m.kind = static_cast<Kind>(kind);
-    m.instance.context = in.u64();
+    m.instance.context = (bits & no_context) != 0 ? 0 : in.u64();
     m.instance.sequence = in.u32();
     if (bits & has_number) {
         m.number = get_number(in, size);

@@ -139,9 +139,10 @@ class Tag {
 /// The longest that encode_plain() writes beside the tag.
 inline constexpr std::size_t longest_plain = 26;
 
-/// The bytes of encode() for such a step, behind what is in `bytes` already.
-void encode_plain(const InstanceId &instance, const Tag &tag, const PlainStep &step,
-                  std::vector<std::byte> &bytes);
+/// Writes the bytes of encode() for such a step to the front of `out`, where there is room for
+/// longest_plain and the tag. \return how many
+std::size_t encode_plain(const InstanceId &instance, const Tag &tag, const PlainStep &step,
+                         std::span<std::byte> out);
 /// What decode() would make of `bytes`, if it is such a step with this tag; false if it is anything
 /// else.
 bool decode_plain(std::span<const std::byte> bytes, const Tag &tag, InstanceId &instance,
