@@ -19,14 +19,17 @@ namespace {
 /// Bytes that are copied and then summed out of the first-level cache, where there is nothing
 /// better.
 constexpr std::size_t piece_bytes = 4096;
+/// The same where memcpy is to use string instructions: glibc does from 8 KiB up.
+constexpr std::size_t string_bytes = std::size_t{16} * 1024;
 
-std::uint32_t copy_then_sum(std::span<std::byte> to, std::span<const std::byte> from)
+std::uint32_t copy_then_sum(std::span<std::byte> to, std::span<const std::byte> from,
+                            std::size_t piece, Summed summed)
 {
     Crc32c sum;
     while (!from.empty()) {
-        const std::size_t bytes = std::min(from.size(), piece_bytes);
+        const std::size_t bytes = std::min(from.size(), piece);
         std::memcpy(to.data(), from.data(), bytes);
-        sum.update(from.first(bytes));
+        sum.update(summed == Summed::source ? from.first(bytes) : to.first(bytes));
         from = from.subspan(bytes);
         to = to.subspan(bytes);
     }
@@ -104,6 +107,8 @@ FT_FOLDING_TARGET std::uint32_t copy_folding(std::byte *to, const std::byte *fro
     }
     std::uint64_t words[block / sizeof(std::uint64_t)];
     _mm512_storeu_si512(words, a);
+    // As in crc32c.cc. Without optimisation for speed the compiler does not do so by itself.
+    _mm256_zeroupper();
     std::uint64_t wide = 0;
     for (const std::uint64_t word : words) {
         wide = _mm_crc32_u64(wide, word);
@@ -138,7 +143,14 @@ std::uint32_t copy_crc32c(std::span<std::byte> to, std::span<const std::byte> fr
         return copy_folding(to.data(), from.data(), from.size());
     }
 #endif
-    return copy_then_sum(to, from);
+    return copy_then_sum(to, from, piece_bytes, Summed::source);
+}
+
+std::uint32_t copy_crc32c_by_strings(std::span<std::byte> to, std::span<const std::byte> from,
+                                     Summed summed)
+{
+    FT_ASSERT(to.size() >= from.size());
+    return copy_then_sum(to, from, string_bytes, summed);
 }
 
 } // namespace ft::base

@@ -137,6 +137,24 @@ sum_front_and_rest(const std::byte *front, std::uint64_t last, std::span<const s
     return ~sum_short(static_cast<std::uint32_t>(state), rest);
 }
 
+__attribute__((target("sse4.2"))) std::uint32_t
+sum_words_and_rest(const std::array<std::uint64_t, 3> &words, std::span<const std::byte> rest)
+{
+    std::uint64_t state = 0xffffffffU;
+    for (const std::uint64_t word : words) {
+        state = _mm_crc32_u64(state, word);
+    }
+    if (rest.size() == sizeof state) { // as above
+        std::uint64_t word = 0;
+        std::memcpy(&word, rest.data(), sizeof word);
+        return ~static_cast<std::uint32_t>(_mm_crc32_u64(state, word));
+    }
+    if (rest.empty()) {
+        return ~static_cast<std::uint32_t>(state);
+    }
+    return ~sum_short(static_cast<std::uint32_t>(state), rest);
+}
+
 const bool have_avx = __builtin_cpu_supports("avx") != 0;
 
 /// isa-l returns with the upper parts of the vector registers in use. From then on the program's
@@ -202,6 +220,21 @@ std::uint32_t crc32c(std::span<const std::byte, 40> front, std::uint64_t last,
     std::array<std::byte, sizeof last> bytes{};
     WireWriter(bytes).u64(last);
     return Crc32c().update(front).update(bytes).update(rest).value();
+}
+
+std::uint32_t crc32c(const std::array<std::uint64_t, 3> &words, std::span<const std::byte> rest)
+{
+#if defined(__x86_64__)
+    if (rest.size() <= short_run && have_instruction) {
+        return sum_words_and_rest(words, rest);
+    }
+#endif
+    std::array<std::byte, sizeof words> bytes{};
+    WireWriter writer(bytes);
+    for (const std::uint64_t word : words) {
+        writer.u64(word);
+    }
+    return Crc32c().update(bytes).update(rest).value();
 }
 
 std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces)

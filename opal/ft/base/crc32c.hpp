@@ -8,6 +8,7 @@
 /// thread may call.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -37,11 +38,22 @@ std::uint32_t crc32c(std::span<const std::byte> first, std::span<const std::byte
 std::uint32_t crc32c(std::span<const std::byte, 40> front, std::uint64_t last,
                      std::span<const std::byte> rest);
 
+/// The checksum of three words as they would stand one behind the other (little-endian), and the
+/// rest: for a header of which not all is on the wire.
+std::uint32_t crc32c(const std::array<std::uint64_t, 3> &words, std::span<const std::byte> rest);
+
 /// Copies `from` to the beginning of `to`, which must be at least as long and not overlap it, and
 /// returns the checksum of the bytes copied. One pass where the processor has VPCLMULQDQ and
 /// AVX-512 (looked up at run time): from tens of KiB up it costs what the copy costs. Elsewhere
 /// memcpy and isa-l, piece by piece.
 std::uint32_t copy_crc32c(std::span<std::byte> to, std::span<const std::byte> from);
+
+/// Which bytes are read for the sum of a copy.
+enum class Summed : std::uint8_t { source, copy };
+/// The same with memcpy's string instructions, which are quicker into memory, or from it, that
+/// another core has in its cache. In pieces, so that the sum reads each from the nearest one.
+std::uint32_t copy_crc32c_by_strings(std::span<std::byte> to, std::span<const std::byte> from,
+                                     Summed summed);
 
 /// The checksum of several runs of bytes as if they stood one after the other.
 std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces);

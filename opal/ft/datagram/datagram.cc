@@ -2,19 +2,16 @@
 
 namespace ft::dgram {
 
-using detail::magic;
-using detail::version;
-
-std::size_t write_header(const Header &header, std::span<std::byte> out) noexcept
+std::size_t write_header(const Header &header, std::size_t length,
+                         std::span<std::byte> out) noexcept
 {
     base::WireWriter writer(out);
-    writer.u8(magic);
-    writer.u8(static_cast<std::uint8_t>(version << 4U | static_cast<unsigned>(header.kind)));
+    writer.u8(static_cast<std::uint8_t>(detail::mark | static_cast<unsigned>(header.kind)));
     writer.u8(header.tag);
-    writer.u8(0);
-    writer.u32(header.sender);
+    writer.u16(static_cast<std::uint16_t>(length));
     writer.u64(header.key);
     if (header.kind != Kind::whole) {
+        writer.u32(header.sender);
         writer.u32(header.number);
         writer.u32(header.total);
         writer.u32(header.offset);
@@ -26,21 +23,20 @@ Parse parse_datagram(std::span<const std::byte> datagram, std::uint64_t key, Hea
                      std::span<const std::byte> &payload) noexcept
 {
     base::WireReader reader(datagram);
-    const std::uint8_t first = reader.u8();
-    const std::uint8_t second = reader.u8();
+    const unsigned mark = reader.u8();
     header = Header{};
     header.tag = reader.u8();
-    const std::uint8_t reserved = reader.u8();
-    header.sender = reader.u32();
+    const std::size_t length = reader.u16();
     header.key = reader.u64();
-    const unsigned kind = second & 0xfU;
-    if (!reader.ok() || first != magic || second >> 4U != version || reserved != 0 ||
+    const unsigned kind = mark & ~detail::mark_mask;
+    if (!reader.ok() || (mark & detail::mark_mask) != detail::mark || length != datagram.size() ||
         kind < static_cast<unsigned>(Kind::whole) ||
         kind > static_cast<unsigned>(Kind::size_reply)) {
         return Parse::malformed;
     }
     header.kind = static_cast<Kind>(kind);
     if (header.kind != Kind::whole) {
+        header.sender = reader.u32();
         header.number = reader.u32();
         header.total = reader.u32();
         header.offset = reader.u32();
