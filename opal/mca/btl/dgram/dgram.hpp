@@ -123,6 +123,11 @@ class Module final : public mca_btl_base_module_t, private Sink {
 
   private:
     void take(std::span<const std::byte> datagram) noexcept override;
+    [[nodiscard]] std::size_t
+    length_of_first(std::span<const std::byte> stretch) const noexcept override
+    {
+        return dgram::length_of_first(stretch);
+    }
     void deliver(mca_btl_base_tag_t tag, std::span<const std::byte> fragment) noexcept;
     void answer(const Header &probe, std::size_t bytes) noexcept;
     void flush_locked(Endpoint &endpoint) noexcept;

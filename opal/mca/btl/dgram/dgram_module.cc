@@ -123,7 +123,7 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
             std::memcpy(kept->data(), fragment->data(), fragment->segments[0].seg_len);
         }
         kept->tag = tag;
-        write_whole(tag, static_cast<std::uint32_t>(cookie_), endpoint.key,
+        write_whole(tag, whole_bytes + kept->segments[0].seg_len, endpoint.key,
                     std::span<std::byte, whole_bytes>(kept->wire, whole_bytes));
         ++counters_.fragments_sent;
         if (endpoint.waiting.empty()) {
@@ -172,7 +172,7 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
     if (whole_bytes + total > endpoint.search.size()) {
         return OPAL_ERR_OUT_OF_RESOURCE; // in parts, the longer way
     }
-    write_whole(tag, static_cast<std::uint32_t>(cookie_), endpoint.key,
+    write_whole(tag, whole_bytes + total, endpoint.key,
                 std::span<std::byte, whole_bytes>(bytes, whole_bytes));
     Outgoing one;
     one.pieces[0] = {bytes, whole_bytes + total};
@@ -264,10 +264,11 @@ SendResult Module::send_in_parts(Endpoint &endpoint, Fragment &fragment) noexcep
     std::size_t count = 0;
     for (std::size_t at = 0; at < header.total; at += step, ++count) {
         header.offset = static_cast<std::uint32_t>(at);
-        write_header(header, headers[count]);
+        const std::size_t bytes = std::min(step, header.total - at);
+        write_header(header, long_bytes + bytes, headers[count]);
         parts[count] = Outgoing{};
         parts[count].pieces[0] = {headers[count].data(), long_bytes};
-        parts[count].pieces[1] = {fragment.data() + at, std::min(step, header.total - at)};
+        parts[count].pieces[1] = {fragment.data() + at, bytes};
     }
     std::size_t taken = 0;
     const SendResult result = endpoint.channel->send({parts.data(), count}, taken);
@@ -348,9 +349,10 @@ void Module::send_probe(Endpoint &endpoint, Kind kind, std::uint32_t nonce, std:
     Header header = header_for(endpoint, kind);
     header.number = nonce;
     header.total = total;
-    write_header(header, probe_);
+    const std::size_t length = std::min<std::size_t>(bytes, probe_.size());
+    write_header(header, length, probe_);
     Outgoing one;
-    one.pieces[0] = {probe_.data(), std::min<std::size_t>(bytes, probe_.size())};
+    one.pieces[0] = {probe_.data(), length};
     std::size_t taken = 0;
     const SendResult result = endpoint.channel->send({&one, 1}, taken);
     if (result == SendResult::broken) {

@@ -9,7 +9,7 @@ namespace ft::dgram {
 
 namespace {
 
-constexpr std::uint32_t modex_magic = 0x44475233; // "DGR3"
+constexpr std::uint32_t modex_magic = 0x44475234; // "DGR4"
 constexpr std::size_t provider_bytes = 32;        ///< of its name, zeros after it
 constexpr std::size_t place_bytes =
     provider_bytes + Address::most_bytes + 1 + btl::address_bytes + 4 + 1;

@@ -91,6 +91,10 @@ class Sink {
     virtual ~Sink() = default;
     /// One datagram, readable during the call.
     virtual void take(std::span<const std::byte> datagram) noexcept = 0;
+    /// How long the first datagram is of several that came in one stretch, all of one length but
+    /// the last, which may be shorter; the whole if it is one.
+    [[nodiscard]] virtual std::size_t
+    length_of_first(std::span<const std::byte> stretch) const noexcept = 0;
 };
 
 class Transport {

@@ -28,7 +28,7 @@ struct Fragment {
     std::uint8_t tag;
     std::uint8_t tray; ///< that `wire` is in; no_tray: it is `front`
     bool small;        ///< else, which pool it came from
-    alignas(8) std::byte front[whole_bytes];
+    alignas(4) std::byte front[whole_bytes];
 
     [[nodiscard]] std::byte *data() noexcept { return wire + whole_bytes; }
     void bytes_behind() noexcept
@@ -98,10 +98,10 @@ class Trays {
         std::size_t end = 0;  ///< of the bytes that are
         std::size_t live = 0; ///< handed out, and not back
     };
-    /// Headers are written in words.
+    /// Full fragments lie without a gap: with dr's headers they are as long as a multiple of this.
     static constexpr std::size_t room_for(std::size_t bytes) noexcept
     {
-        return (whole_bytes + bytes + 7) & ~std::size_t{7};
+        return (whole_bytes + bytes + 3) & ~std::size_t{3};
     }
 
     mca::Mutex lock_; ///< behind the module's
