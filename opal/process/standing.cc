@@ -56,6 +56,23 @@ Standing standing(std::uint32_t context, std::uint32_t rank) noexcept
     return found == b.ranks.end() ? Standing::unknown : found->second;
 }
 
+std::vector<std::uint32_t> recognised(std::uint32_t context)
+{
+    Book &b = book();
+    std::vector<std::uint32_t> ranks;
+    if (b.rank_count.load(std::memory_order_acquire) == 0) {
+        return ranks;
+    }
+    const std::lock_guard lock(b.mutex);
+    const auto end = b.ranks.upper_bound({context, ~std::uint32_t{0}});
+    for (auto at = b.ranks.lower_bound({context, 0}); at != end; ++at) {
+        if (at->second == Standing::recognised) {
+            ranks.push_back(at->first.second);
+        }
+    }
+    return ranks;
+}
+
 void revoke(std::uint32_t context) noexcept
 {
     Book &b = book();

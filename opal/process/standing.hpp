@@ -27,6 +27,8 @@ enum class Standing : std::uint8_t {
 
 void set_standing(std::uint32_t context, std::uint32_t rank, Standing standing) noexcept;
 Standing standing(std::uint32_t context, std::uint32_t rank) noexcept;
+/// The ranks of a communicator that are recognised, ascending. Others can become so only with news.
+std::vector<std::uint32_t> recognised(std::uint32_t context);
 
 /// Every operation on the communicator ends with MPIX_ERR_REVOKED from now on.
 void revoke(std::uint32_t context) noexcept;

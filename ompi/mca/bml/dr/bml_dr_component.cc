@@ -65,6 +65,16 @@ void enlarge_tcp() noexcept
     }
 }
 
+/// A BTL was named that there is none of. Open MPI ends the job for that when it registers the
+/// framework itself, but it dies of the second registration of what the first has left.
+void unregister_btls() noexcept
+{
+    const int group = mca_base_var_group_find("opal", "btl", nullptr);
+    if (group >= 0) {
+        mca_base_var_group_deregister(group);
+    }
+}
+
 int open() noexcept
 {
     if (dr_is_named()) {
@@ -76,6 +86,8 @@ int open() noexcept
         --opal_btl_base_framework.framework_refcnt;
         if (registered) {
             enlarge_tcp();
+        } else {
+            unregister_btls();
         }
     }
     return OMPI_ERR_NOT_AVAILABLE; // which Open MPI takes for "not needed", without a word

@@ -1,0 +1,50 @@
+#include "opal/process/standing.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <vector>
+
+using namespace ft::process;
+
+namespace {
+
+bool recognises(std::uint32_t context, const std::vector<std::uint32_t> &ranks)
+{
+    return recognised(context) == ranks;
+}
+
+// pml/dr asks for all of them at once, and again only when there is news.
+void the_recognised_ranks_are_told_with_news(void **)
+{
+    assert_true(recognises(7, {}));
+    std::uint64_t before = news();
+    set_standing(7, 3, Standing::acknowledged);
+    assert_true(news() > before);
+    assert_true(recognises(7, {}));
+    before = news();
+    set_standing(7, 3, Standing::recognised);
+    assert_true(news() > before);
+    set_standing(7, 0xffffffff, Standing::recognised);
+    set_standing(7, 0, Standing::recognised);
+    set_standing(6, 9, Standing::recognised);
+    set_standing(8, 1, Standing::recognised);
+    assert_true(recognises(7, {0, 3, 0xffffffff}));
+    assert_true(recognises(6, {9}));
+    before = news();
+    set_standing(7, 3, Standing::acknowledged); // it never falls
+    assert_int_equal(news(), before);
+    assert_true(recognises(7, {0, 3, 0xffffffff}));
+    assert_int_equal(standing(7, 3), Standing::recognised);
+    forget_context(7);
+    assert_true(recognises(7, {}));
+    assert_true(recognises(8, {1}));
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(the_recognised_ranks_are_told_with_news),
+    };
+    return cmocka_run_group_tests_name("standing", tests, nullptr, nullptr);
+}
