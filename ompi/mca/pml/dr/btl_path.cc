@@ -215,10 +215,14 @@ bool add_paths(PeerState &peer, base::Time present)
         path->btl = btl;
         path->endpoint = way.btl_endpoint;
         path->shared = copies_anyway(component_name(btl));
+        path->vader = std::strcmp(component_name(btl), "vader") == 0;
         path->sendi_bytes = sendi_limit(*btl, path->shared);
         peer.sends_at_once = peer.sends_at_once || path->sendi_bytes != 0;
         path->brief = path->shared && path->sendi_bytes != 0 &&
                       peer.proc->super.proc_name.jobid == OMPI_PROC_MY_NAME->jobid;
+        // Without a look at its checksum nobody would know whether its numbers were foretold right.
+        path->compressed = path->brief && !parameters().disable.checksum &&
+                           OMPI_PROC_MY_NAME->vpid <= reliability::most_compressed_rank;
         path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 && !path->shared;
         path->gathers =
             (btl->btl_flags & mca::btl_flag_unreliable) != 0 && btl->btl_flush != nullptr;
@@ -264,8 +268,8 @@ bool add_paths(PeerState &peer, base::Time present)
     if (parameters().eager_limit != 0) {
         eager = parameters().eager_limit;
     }
-    peer.eager_limit = static_cast<std::uint32_t>(std::min(
-        {eager, whole, std::size_t{peer.engine.fragment_bytes()}, tx_pools().largest_payload()}));
+    peer.eager_limit = static_cast<std::uint32_t>(
+        std::min({eager, whole, std::size_t{peer.engine.fragment_bytes()}, largest_tx_payload()}));
     return true;
 }
 

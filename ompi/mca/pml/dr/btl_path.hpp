@@ -25,6 +25,7 @@ struct BtlPath;
 /// A descriptor that a BTL holds for a fragment, until its callback.
 struct Descriptor : Hook<DescriptorTag> {
     BtlPath *path = nullptr;
+    mca_btl_base_descriptor_t *des = nullptr;
     TxVfrag *tx = nullptr; ///< nullptr once the engine was told that it is gone
     base::Time sent_at;
     std::uint8_t index = 0;
@@ -49,12 +50,14 @@ struct BtlPath {
     std::uint16_t sendi_bytes = 0; ///< what btl_sendi is asked to take at most, header included
     bool in_place =
         false; ///< sent from where the bytes are: the BTL can, and no other path leads there
-    bool brief = false;     ///< takes short matches in the brief form
-    bool shared = false;    ///< its fragments lie in memory that the peer's core has just used
-    bool queues = false;    ///< never asked to send at once
-    bool gathers = false;   ///< keeps fragments back until it is told to flush
-    bool unflushed = false; ///< has been given some since
-    bool removed = false;   ///< taken out of the BML for this peer
+    bool brief = false;      ///< takes short matches in the brief form
+    bool compressed = false; ///< ... and in the compressed one
+    bool shared = false;     ///< its fragments lie in memory that the peer's core has just used
+    bool vader = false;      ///< ... and are VaderFragments
+    bool queues = false;     ///< never asked to send at once
+    bool gathers = false;    ///< keeps fragments back until it is told to flush
+    bool unflushed = false;  ///< has been given some since
+    bool removed = false;    ///< taken out of the BML for this peer
     bool checksum = true;
     Fault fault = Fault::none;    ///< noted by callbacks; handled by progress
     std::uint8_t renewals = 0;    ///< since it was connected last, saturating

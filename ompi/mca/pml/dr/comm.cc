@@ -14,20 +14,27 @@ namespace {
 constexpr std::size_t small_payload = 192;
 constexpr std::size_t medium_payload = 4096;
 constexpr std::uint8_t from_system = 2;
-mca::BlockPool unexpected_pools[2];
+struct alignas(64) Pools {
+    mca::BlockPool of_size[2];
+};
+Pools unexpected_pools[pool_shares];
 
 } // namespace
 
 void set_up_unexpected() noexcept
 {
-    unexpected_pools[0].set_up(sizeof(Unexpected) + small_payload, 64);
-    unexpected_pools[1].set_up(sizeof(Unexpected) + medium_payload, 16);
+    for (Pools &pools : unexpected_pools) {
+        pools.of_size[0].set_up(sizeof(Unexpected) + small_payload, 64);
+        pools.of_size[1].set_up(sizeof(Unexpected) + medium_payload, 16);
+    }
 }
 
 void release_unexpected() noexcept
 {
-    for (mca::BlockPool &pool : unexpected_pools) {
-        pool.release();
+    for (Pools &pools : unexpected_pools) {
+        for (mca::BlockPool &pool : pools.of_size) {
+            pool.release();
+        }
     }
 }
 
@@ -40,14 +47,16 @@ Unexpected *keep(const Arrival &arrival) noexcept
     } else if (bytes <= medium_payload) {
         size_class = 1;
     }
+    const std::uint8_t share = arrival.peer == nullptr ? 0 : arrival.peer->share;
     void *memory = size_class == from_system ? std::malloc(sizeof(Unexpected) + bytes)
-                                             : unexpected_pools[size_class].get();
+                                             : unexpected_pools[share].of_size[size_class].get();
     if (memory == nullptr) {
         return nullptr;
     }
     auto *message = new (memory) Unexpected;
     message->arrival = arrival;
     message->size_class = size_class;
+    message->share = share;
     if (bytes != 0) {
         auto *copy = reinterpret_cast<std::byte *>(message + 1);
         std::memcpy(copy, arrival.payload.data(), bytes);
@@ -61,7 +70,7 @@ void release(Unexpected *message) noexcept
     if (message->size_class == from_system) {
         std::free(message);
     } else {
-        unexpected_pools[message->size_class].put(message);
+        unexpected_pools[message->share].of_size[message->size_class].put(message);
     }
 }
 

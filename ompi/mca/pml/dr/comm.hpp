@@ -36,6 +36,7 @@ struct FromAllTag;
 struct Unexpected : Hook<FromSourceTag>, Hook<FromAllTag> {
     Arrival arrival;
     std::uint8_t size_class = 0;
+    std::uint8_t share = 0; ///< which free lists it came from: its peer's
 };
 
 /// Copies an arrival, payload included. \return nullptr when there is no memory
@@ -52,6 +53,13 @@ struct Trouble {
     bool revoked = false;
     bool unrecognised = false;   ///< it holds a failed rank that it has not recognised
     bool unacknowledged = false; ///< and one that nobody has acknowledged
+    /// By rank, as far as there are any: recognised. Each send asks, so there is no lock to it.
+    std::vector<bool> recognised;
+    bool recognises(int rank) const noexcept
+    {
+        const auto at = static_cast<std::size_t>(rank);
+        return at < recognised.size() && recognised[at];
+    }
 };
 
 /// c_pml_comm of a communicator. `lock` is to be held for everything but construction.
@@ -66,7 +74,7 @@ class CommState : public Hook<CommState> {
     Trouble trouble;
     /// Receives on it call back, which only Open MPI's own layers ask for (osc/pt2pt): they send
     /// from within progress, with locks of theirs held, and must not come to progress again by
-    /// that. Atomic.
+    /// that. The agreements' (process::agreement_tag) do not count: they never block. Atomic.
     bool calls_back = false;
 
     static CommState *of(ompi_communicator_t *comm) noexcept

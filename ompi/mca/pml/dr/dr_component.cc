@@ -45,7 +45,7 @@ int close() noexcept
         peers().release();
         release_descriptors();
         release_unexpected();
-        tx_pools().release();
+        release_tx_pools();
     }
     return rc;
 }

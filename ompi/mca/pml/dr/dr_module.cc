@@ -1,5 +1,6 @@
 #include "ompi/mca/pml/dr/dr_module.hpp"
 
+#include "ompi/mca/context_ids.hpp"
 #include "ompi/mca/pml/dr/broken_pipe.hpp"
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
@@ -60,7 +61,7 @@ int enable(bool on) noexcept
     }
     set_up_descriptors();
     set_up_unexpected();
-    tx_pools().set_up(largest_eager());
+    set_up_tx_pools(largest_eager());
     peers().set_up();
     survive_broken_pipes();
     show_help_here();
@@ -142,6 +143,7 @@ int add_comm(ompi_communicator_t *comm) noexcept
 
 int del_comm(ompi_communicator_t *comm) noexcept
 {
+    mca::release_ids(comm);
     return comms().remove(comm);
 }
 

@@ -45,10 +45,11 @@ bool names(const opal_process_name_t &name, const ompi_proc_t &proc) noexcept
 /// What a receive from this rank meets. Nothing is made: most ranks are never talked to.
 int error_of(ompi_communicator_t *comm, int rank) noexcept
 {
+    // One that was met is told of its death by take_deaths, or by whoever meets it after that, and
+    // what waits for it is ended then; the book of the dead has a lock.
     const PeerState *peer = Peers::met(comm, rank);
-    const int known =
-        peer == nullptr ? MPI_SUCCESS : __atomic_load_n(&peer->error, __ATOMIC_ACQUIRE);
-    return known != MPI_SUCCESS ? known : death_error(name_of(comm, rank));
+    return peer == nullptr ? death_error(name_of(comm, rank))
+                           : __atomic_load_n(&peer->error, __ATOMIC_ACQUIRE);
 }
 
 /// What a receive from any source of this communicator meets.

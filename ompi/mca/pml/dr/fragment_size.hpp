@@ -15,7 +15,7 @@ namespace ft::dr {
 inline constexpr std::size_t default_fragment_bytes = std::size_t{512} * 1024;
 /// Most bytes of header in front of the payload.
 inline constexpr std::size_t fragment_overhead = reliability::header_bytes + largest_upper_bytes;
-/// The same of a long message's fragments: 12 bytes of a datagram of 1472 are worth having.
+/// The same of a long message's fragments: 16 bytes of a datagram of 1472 are worth having.
 inline constexpr std::size_t data_overhead = reliability::header_bytes + data_bytes;
 
 } // namespace ft::dr

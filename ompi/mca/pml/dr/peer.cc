@@ -5,8 +5,10 @@
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
+#include "ompi/mca/pml/dr/vader_fragment.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
 #include "opal/ft/base/assert.hpp"
+#include "opal/mca/hand_over.hpp"
 
 namespace ft::dr {
 
@@ -46,7 +48,7 @@ bool PeerState::tell_taken(base::Time present) noexcept
     UpperHeader upper;
     upper.kind = MessageKind::credit;
     upper.consumed = eager_taken;
-    TxOrdered *tx = tx_pools().get_ordered(upper, 0);
+    TxOrdered *tx = pools().get_ordered(upper, 0);
     if (tx == nullptr) {
         return false; // with the next message
     }
@@ -83,7 +85,7 @@ void PeerState::ping_if_silent(base::Duration interval, base::Time present) noex
     last_ping_ = present;
     UpperHeader upper;
     upper.kind = MessageKind::ping;
-    if (TxOrdered *tx = tx_pools().get_ordered(upper, 0); tx != nullptr) {
+    if (TxOrdered *tx = pools().get_ordered(upper, 0); tx != nullptr) {
         submit(tx, present);
     }
 }
@@ -160,7 +162,7 @@ bool PeerState::open_data(SendRequest &request, base::Time present) noexcept
     if (!engine.has_room(length, false)) {
         return false;
     }
-    TxData *tx = tx_pools().get_data();
+    TxData *tx = pools().get_data();
     if (tx == nullptr) {
         return false;
     }
@@ -175,7 +177,7 @@ bool PeerState::open_data(SendRequest &request, base::Time present) noexcept
         const std::size_t packed =
             tx->packed == nullptr ? 0 : pack(request, tx->packed, last ? wanted : length);
         if (packed == 0) {
-            tx_pools().put(tx);
+            pools().put(tx);
             return false;
         }
         tx->bytes = tx->packed;
@@ -203,7 +205,7 @@ void PeerState::collect_finished(Completions &done) noexcept
         }
         SendRequest *request = tx->request;
         const bool whole = vfrag->acknowledged();
-        tx_pools().put(tx);
+        pools().put(tx);
         if (request == nullptr) {
             continue;
         }
@@ -211,7 +213,8 @@ void PeerState::collect_finished(Completions &done) noexcept
         --request->open_vfrags;
         const bool in_line = static_cast<Hook<DataTag> *>(request)->linked();
         if (request->open_vfrags == 0 && !in_line) {
-            finish(*request, whole ? MPI_SUCCESS : MPIX_ERR_UNREACHABLE, done);
+            const int lost = error != MPI_SUCCESS ? error : MPIX_ERR_UNREACHABLE;
+            finish(*request, whole ? MPI_SUCCESS : lost, done);
         }
     }
 }
@@ -222,7 +225,7 @@ void PeerState::fail_sends(int code, Completions &done) noexcept
     while (waiting_ != nullptr) {
         TxVfrag *tx = waiting_;
         waiting_ = tx->next;
-        tx_pools().put(tx);
+        pools().put(tx);
     }
     while (SendRequest *request = pending.pop_front()) {
         finish(*request, code, done);
@@ -258,6 +261,31 @@ void PeerState::descriptor_done(Descriptor *descriptor, base::Time present) noex
         engine.descriptor_released(path, descriptor->sent_at);
     }
     release(descriptor);
+}
+
+void PeerState::take_back_abandoned(base::Time present) noexcept
+{
+    Guard guard(lock);
+    for (auto &path : paths) {
+        if (!path->vader) {
+            continue;
+        }
+        Descriptor *after = nullptr;
+        for (Descriptor *held = path->held.front(); held != nullptr; held = after) {
+            after = path->held.next(held);
+            mca_btl_base_descriptor_t *const des = held->des;
+            // In a list it waits for room in the receiver's fast box, which vader still looks for.
+            if (held->in_call || des == path->stuck || des->super.super.opal_list_next != nullptr) {
+                continue;
+            }
+            const VaderFragment *const fragment = VaderFragment::of(*des);
+            if (fragment != nullptr && fragment->abandoned(btl_tag)) {
+                descriptor_done(held, present);
+                mca::hand_over(des);
+                path->btl->btl_free(path->btl, des);
+            }
+        }
+    }
 }
 
 void PeerState::take_path_errors(base::Time present) noexcept

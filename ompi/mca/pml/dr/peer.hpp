@@ -41,6 +41,7 @@ class PeerState {
     base::Time last_heard;            ///< when a fragment of it came
     int error = MPI_SUCCESS;          ///< error class of everything to and from it, once it failed
 
+    TxPools &pools() const noexcept { return tx_pools(share); }
     /// Queues an ordered VFRAG (a cts) that is sent as soon as the window has room.
     void submit(TxOrdered *tx, base::Time now) noexcept;
     /// The short way of a short message: to the BTL at once, when nothing is before it. `lock` is
@@ -69,6 +70,9 @@ class PeerState {
     /// came with it. \return whether something waits to be sent
     bool call_again_after_arrival() const noexcept;
 
+    /// Takes back the buffers of btl/vader that the process, which is dead, will not return and
+    /// nobody else touches. Takes `lock`.
+    void take_back_abandoned(base::Time now) noexcept;
     /// A descriptor came back from its BTL.
     void descriptor_done(Descriptor *descriptor, base::Time now) noexcept;
     PathId arrival_path(const mca_btl_base_module_t *btl) const noexcept;
@@ -109,7 +113,8 @@ class PeerState {
     std::size_t bytes() const noexcept;
 
     bool sends_at_once = false; ///< there is a path whose BTL has btl_sendi; constant after set-up
-    bool busy = false;          ///< in the list that progress walks; guarded by that list's lock
+    bool busy = false;          ///< in the list that progress walks; atomic, changes under its lock
+    const std::uint8_t share = next_pool_share(); ///< which free lists it takes from
     bool shown_unreachable = false;
 
   private:

@@ -1,6 +1,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
@@ -99,6 +100,10 @@ PeerState *Peers::make(ompi_proc_t *proc) noexcept
     if (fresh != nullptr) {
         stop_watching(*fresh); // another thread was quicker, or there was no memory
     }
+    if (made != nullptr && OPAL_UNLIKELY(death_error(proc->super.proc_name) != MPI_SUCCESS)) {
+        // Its first message was read after word of its death, which take_deaths had nobody to tell.
+        fail_peer(*made, MPI_ERR_RANK_FAIL_STOP);
+    }
     return made;
 }
 
@@ -169,7 +174,7 @@ void Peers::make_busy(PeerState &peer) noexcept
         try {
             busy_.push_back(&peer);
             __atomic_store_n(&busy_count_, busy_.size(), __ATOMIC_RELAXED);
-            peer.busy = true;
+            __atomic_store_n(&peer.busy, true, __ATOMIC_RELAXED);
             call_for_pass();
             wake_helper();
         } catch (...) {
@@ -194,9 +199,30 @@ void Peers::keep_alive(base::Time present) noexcept
     });
 }
 
+void Peers::take_back_abandoned(base::Time present) noexcept
+{
+    // Who only waits for slow receivers is starved, too, at each pass.
+    constexpr base::Duration pause = base::Duration::from_ms(1);
+    if (present < next_taking_back_ || !any_peer_failed()) {
+        return;
+    }
+    next_taking_back_ = present + pause;
+    __atomic_store_n(&starved_, false, __ATOMIC_RELAXED);
+    for_each([&](PeerState &peer) {
+        // The runtime tells of a death on this node when it has waited for the process.
+        if (__atomic_load_n(&peer.error, __ATOMIC_ACQUIRE) != MPI_SUCCESS &&
+            death_error(peer.proc->super.proc_name) != MPI_SUCCESS) {
+            peer.take_back_abandoned(present);
+        }
+    });
+}
+
 int Peers::progress(base::Time present) noexcept
 {
     int completed = 0;
+    if (OPAL_UNLIKELY(__atomic_load_n(&starved_, __ATOMIC_RELAXED))) {
+        take_back_abandoned(present);
+    }
     // Whatever is called for from here on is called for anew: each peer does when it is left.
     __atomic_store_n(&pass_wanted_, false, __ATOMIC_SEQ_CST);
     __atomic_store_n(&pass_at_, base::Time::never().ns(), __ATOMIC_SEQ_CST);
@@ -221,7 +247,7 @@ int Peers::progress(base::Time present) noexcept
             busy_[i] = busy_.back();
             busy_.pop_back();
             __atomic_store_n(&busy_count_, busy_.size(), __ATOMIC_RELAXED);
-            peer->busy = false;
+            __atomic_store_n(&peer->busy, false, __ATOMIC_RELAXED);
         }
         // Work that came between the look and the removal found it marked still.
         peer->lock.lock();

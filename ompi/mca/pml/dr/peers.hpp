@@ -36,6 +36,13 @@ class Peers {
     /// The peer that a header names, made when a process of that name is known or belongs to this
     /// job. \return nullptr for an unknown name
     PeerState *by_name(const reliability::Name &name) noexcept;
+    /// The peer of this rank of this job, if it was met.
+    PeerState *met_before(std::uint32_t rank) noexcept
+    {
+        return OPAL_LIKELY(rank < by_rank_.size())
+                   ? __atomic_load_n(&by_rank_[rank], __ATOMIC_ACQUIRE)
+                   : nullptr;
+    }
     /// The process goes away: nothing more is sent to it.
     void forget(ompi_proc_t *proc) noexcept;
 
@@ -44,7 +51,9 @@ class Peers {
     /// The same, but not at once: for those after whom PeerState::call_again says when.
     void keep_busy(PeerState &peer) noexcept
     {
-        if (OPAL_UNLIKELY(opal_using_threads() || !peer.busy)) {
+        // What it is busy with was put there under its lock, and who takes it out of the list looks
+        // again under that lock: either finds the other's doing.
+        if (OPAL_UNLIKELY(!__atomic_load_n(&peer.busy, __ATOMIC_RELAXED))) {
             make_busy(peer);
         }
     }
@@ -66,6 +75,9 @@ class Peers {
     {
         return pass_wanted() || now.ns() >= __atomic_load_n(&pass_at_, __ATOMIC_RELAXED);
     }
+    /// btl/vader had no buffer: before the next pass, those are taken back that dead processes
+    /// keep.
+    void note_starved() noexcept { __atomic_store_n(&starved_, true, __ATOMIC_RELAXED); }
     /// One pass over all busy peers.
     int progress(base::Time now) noexcept;
     /// Asks silent peers for a sign of life, if the user wants that. From progress only.
@@ -96,6 +108,7 @@ class Peers {
   private:
     void make_busy(PeerState &peer) noexcept;
     PeerState *make(ompi_proc_t *proc) noexcept;
+    void take_back_abandoned(base::Time now) noexcept;
 
     Mutex lock_; ///< leaf
     std::vector<std::unique_ptr<PeerState>> all_;
@@ -105,6 +118,8 @@ class Peers {
     std::vector<PeerState *> busy_;
     std::size_t busy_count_ = 0; ///< of `busy_`, to be read without the lock
     base::Time next_keepalive_;
+    base::Time next_taking_back_; ///< at the earliest
+    bool starved_ = false;
     bool pass_wanted_ = false;
     std::int64_t pass_at_ = base::Time::never().ns();
 };

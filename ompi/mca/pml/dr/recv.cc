@@ -6,6 +6,7 @@
 #include "ompi/mca/pml/dr/send.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
 #include "opal/mca/hand_over.hpp"
+#include "opal/process/standing.hpp"
 
 namespace ft::dr {
 
@@ -117,7 +118,7 @@ void reply(RecvRequest &request, const Arrival &arrival, Completions &done,
         }
         upper.receiver_request = request.number;
     }
-    TxOrdered *tx = tx_pools().get_ordered(upper, 0);
+    TxOrdered *tx = peer.pools().get_ordered(upper, 0);
     if (tx == nullptr) {
         peer.receives.remove(request.number);
         request.number = 0;
@@ -169,7 +170,7 @@ void fail(RecvRequest &request, int error, Completions &done) noexcept
     if (status.MPI_SOURCE == OMPI_ANY_SOURCE) {
         status.MPI_SOURCE = request.req_base.req_peer;
     }
-    status.MPI_ERROR = error;
+    status.MPI_ERROR = class_for(request.req_base.req_tag, error);
     status._ucount = 0;
     conclude(request, done);
 }
@@ -255,7 +256,8 @@ int start_recv(RecvRequest &request) noexcept
     reset(request);
     CommState &comm = *request.comm;
     const int source = request.req_base.req_peer;
-    if (OPAL_UNLIKELY(request.ompi().req_complete_cb != nullptr)) {
+    if (OPAL_UNLIKELY(request.ompi().req_complete_cb != nullptr) &&
+        request.req_base.req_tag != process::agreement_tag) {
         __atomic_store_n(&comm.calls_back, true, __ATOMIC_RELAXED);
     }
     Unexpected *message = nullptr;

@@ -12,7 +12,7 @@
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
 #include "opal/ft/base/crc32c.hpp"
-#include "opal/ft/reliability/brief.hpp"
+#include "opal/ft/reliability/compressed.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/process/handlers.hpp"
 
@@ -178,8 +178,8 @@ bool take_in_place(PeerState &peer, const FragHeader &header, Bytes fragment, Pa
     }
     std::uint32_t crc = 0;
     if (arrival != reliability::no_path && peer.paths[arrival]->shared) {
-        std::memcpy(place, payload.data(), payload.size()); // see transmit_fragment
-        crc = base::crc32c({place, payload.size()});
+        // See transmit_fragment. What was in shared memory a moment ago is not what counts.
+        crc = base::copy_crc32c_by_strings({place, payload.size()}, payload, base::Summed::copy);
     } else {
         crc = base::copy_crc32c({place, payload.size()}, payload);
     }
@@ -309,30 +309,13 @@ void accept_spread(mca_btl_base_module_t *btl, FragHeader header, const UpperHea
     accept(btl, header, Bytes(buffer).first(front + payload.size()));
 }
 
-/// A short message in the brief form. Nearly always it is the next of all, and goes on from here to
-/// its receive; whatever is otherwise about it goes the way of all fragments.
-void accept_brief(mca_btl_base_module_t *btl, Bytes fragment)
+/// A short message whose header is whole. Nearly always it is the next of all, and goes on from
+/// here to its receive; whatever is otherwise about it goes the way of all fragments.
+[[gnu::always_inline]] inline void accept_short(mca_btl_base_module_t *btl, PeerState *peer,
+                                                const FragHeader &header, std::uint64_t packed,
+                                                Bytes payload)
 {
-    FragHeader header;
-    std::uint64_t packed = 0;
-    const ParseStatus status = reliability::parse_brief(
-        fragment, peers().self().job, parameters().engine.checksum_header, header, packed);
-    if (OPAL_UNLIKELY(status != ParseStatus::ok)) {
-        if (status != ParseStatus::bad_checksum || !parameters().disable.checksum ||
-            header.payload_bytes > reliability::most_brief_payload) {
-            refuse(status);
-            return;
-        }
-        header.flags &= reliability::brief_flags; // believed as far as it can be read
-    }
-    const reliability::Name sender = header.source;
-    PeerState *peer = peers().by_name(sender);
-    if (peer == nullptr) {
-        count(stray_counters().malformed);
-        return;
-    }
     const UpperHeader match = unpack_brief(packed);
-    const Bytes payload = fragment.subspan(reliability::brief_bytes, header.payload_bytes);
     CommState *comm = comms().find(match.context);
     const base::Time present = arrival_time();
     Completions done;
@@ -371,8 +354,65 @@ void accept_brief(mca_btl_base_module_t *btl, Bytes fragment)
     done.run();
 }
 
+/// A short message in the compressed form. One whose numbers were foretold wrong is as good as
+/// broken: it is sent again in another form.
+void accept_compressed(mca_btl_base_module_t *btl, Bytes fragment)
+{
+    if (OPAL_UNLIKELY(fragment.size() < reliability::compressed_bytes)) {
+        refuse(ParseStatus::truncated);
+        return;
+    }
+    PeerState *peer = peers().met_before(reliability::compressed_rank(fragment));
+    if (OPAL_UNLIKELY(peer == nullptr)) {
+        refuse(ParseStatus::bad_checksum); // nobody compresses before there is a context
+        return;
+    }
+    FragHeader header;
+    std::uint64_t packed = 0;
+    {
+        Guard guard(peer->lock);
+        const ParseStatus status = reliability::parse_compressed(
+            fragment, peer->engine.foretold(), peers().self().job, header, packed);
+        if (OPAL_UNLIKELY(status != ParseStatus::ok)) {
+            reliability::Counters &counters = peer->engine.counters();
+            ++(status == ParseStatus::bad_checksum ? counters.corrupt_header : counters.malformed);
+            return;
+        }
+    }
+    accept_short(btl, peer, header, packed,
+                 fragment.subspan(reliability::compressed_bytes, header.payload_bytes));
+}
+
+/// A short message in the brief form.
+void accept_brief(mca_btl_base_module_t *btl, Bytes fragment)
+{
+    FragHeader header;
+    std::uint64_t packed = 0;
+    const ParseStatus status = reliability::parse_brief(
+        fragment, peers().self().job, parameters().engine.checksum_header, header, packed);
+    if (OPAL_UNLIKELY(status != ParseStatus::ok)) {
+        if (status != ParseStatus::bad_checksum || !parameters().disable.checksum ||
+            header.payload_bytes > reliability::most_brief_payload) {
+            refuse(status);
+            return;
+        }
+        header.flags &= reliability::brief_flags; // believed as far as it can be read
+    }
+    PeerState *peer = peers().by_name(header.source);
+    if (peer == nullptr) {
+        count(stray_counters().malformed);
+        return;
+    }
+    accept_short(btl, peer, header, packed,
+                 fragment.subspan(reliability::brief_bytes, header.payload_bytes));
+}
+
 void accept(mca_btl_base_module_t *btl, Bytes fragment)
 {
+    if (OPAL_LIKELY(reliability::is_compressed(fragment))) {
+        accept_compressed(btl, fragment);
+        return;
+    }
     if (OPAL_LIKELY(reliability::is_brief(fragment))) {
         accept_brief(btl, fragment);
         return;

@@ -138,7 +138,7 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
                peer.send_brief({piece, bytes}, pack_brief(comm->c_contextid, comm->c_my_rank, tag),
                                present);
         if (!gone) {
-            TxOrdered *tx = tx_pools().get_match(comm->c_contextid, comm->c_my_rank, tag, bytes);
+            TxOrdered *tx = peer.pools().get_match(comm->c_contextid, comm->c_my_rank, tag, bytes);
             if (tx == nullptr) {
                 peer.eager_sent -= PeerState::eager_cost(bytes);
                 return Eager::no_room;
@@ -278,7 +278,7 @@ bool start_on_wire(SendRequest &request, Completions &done, base::Time present) 
         upper.length = bytes;
         upper.sender_request = request.number;
     }
-    TxOrdered *tx = tx_pools().get_ordered(upper, payload);
+    TxOrdered *tx = peer.pools().get_ordered(upper, payload);
     if (tx == nullptr) {
         peer.sends.remove(request.number);
         request.number = 0;
@@ -305,7 +305,7 @@ void finish(SendRequest &request, int error, Completions &done) noexcept
         request.peer->sends.remove(request.number);
         request.number = 0;
     }
-    request.ompi().req_status.MPI_ERROR = error;
+    request.ompi().req_status.MPI_ERROR = class_for(request.req_base.req_tag, error);
     done.add(&request);
 }
 
@@ -318,7 +318,7 @@ int isend_init(const void *buffer, std::size_t count, ompi_datatype_t *datatype,
     }
     Target target;
     if (const int rc = find_target(comm, destination, target); rc != OMPI_SUCCESS) {
-        return rc;
+        return class_for(tag, rc);
     }
     SendRequest *send = new_send_request();
     if (send == nullptr) {
@@ -343,7 +343,7 @@ static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatyp
         }
     }
     if (const int rc = find_target(comm, destination, target); rc != OMPI_SUCCESS) {
-        return rc;
+        return class_for(tag, rc);
     }
     const std::size_t bytes = datatype->super.size * count;
     if (!target.self && mode != MCA_PML_BASE_SEND_SYNCHRONOUS &&

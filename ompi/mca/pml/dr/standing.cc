@@ -76,14 +76,12 @@ Place place_of(ompi_communicator_t *comm, const process::Name &who) noexcept
     return {rank, true, process::standing(comm->c_contextid, static_cast<std::uint32_t>(index))};
 }
 
-const Trouble &trouble_of(CommState &comm) noexcept
+/// Makes it anew.
+void look_at(CommState &comm, std::uint64_t news)
 {
     Trouble &trouble = comm.trouble;
-    const std::uint64_t news = process::news();
-    if (trouble.news == news) {
-        return trouble;
-    }
-    trouble = {news, false, false, false};
+    trouble = {};
+    trouble.news = news;
     const std::uint32_t context = comm.communicator()->c_contextid;
     trouble.revoked = process::is_revoked(context);
     // Collectives of an intercommunicator run partly on a communicator of the own group, and wait
@@ -104,7 +102,21 @@ const Trouble &trouble_of(CommState &comm) noexcept
     for (const process::Name &who : process::unreachable()) {
         consider(who);
     }
-    return trouble;
+    for (const std::uint32_t rank : process::recognised(context)) {
+        trouble.recognised.resize(rank + 1U);
+        trouble.recognised[rank] = true;
+    }
+}
+
+const Trouble &trouble_of(CommState &comm) noexcept
+try {
+    if (const std::uint64_t news = process::news(); OPAL_UNLIKELY(comm.trouble.news != news)) {
+        look_at(comm, news);
+    }
+    return comm.trouble;
+} catch (...) {
+    ompi_mpi_abort(comm.communicator(), MPI_ERR_NO_MEM);
+    return comm.trouble;
 }
 
 } // namespace
@@ -129,10 +141,7 @@ int refusal(CommState &comm, int peer, int tag) noexcept
         return trouble.unacknowledged && process::run_through() ? MPI_ERR_RANK_FAIL_STOP
                                                                 : MPI_SUCCESS;
     }
-    return process::standing(comm.communicator()->c_contextid, static_cast<std::uint32_t>(peer)) ==
-                   process::Standing::recognised
-               ? as_proc_null
-               : MPI_SUCCESS;
+    return trouble.recognises(peer) ? as_proc_null : MPI_SUCCESS;
 }
 
 int refusal_of(ompi_communicator_t *comm, int peer, int tag) noexcept

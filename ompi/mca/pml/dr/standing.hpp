@@ -10,8 +10,17 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include "ompi/mca/pml/dr/comm.hpp"
+#include "ompi/mpi_ft/mpi_ft.h"
 
 namespace ft::dr {
+
+/// What an operation ends with. To a collective, a rank that cannot be reached is one that failed:
+/// its algorithm gives the code back as it is.
+constexpr int class_for(int tag, int error) noexcept
+{
+    const bool of_a_program = tag >= 0 || tag == OMPI_ANY_TAG;
+    return error == MPIX_ERR_UNREACHABLE && !of_a_program ? MPI_ERR_RANK_FAIL_STOP : error;
+}
 
 /// Not an error class: the call ends at once, in success, as with MPI_PROC_NULL.
 constexpr int as_proc_null = -1;

@@ -8,6 +8,7 @@
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/vader_fragment.hpp"
 #include "opal/ft/base/assert.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/mca/hand_over.hpp"
@@ -149,29 +150,40 @@ bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match
         path.stuck != nullptr || path.known_fault() != Fault::none) {
         return false;
     }
-    TxOrdered *tx = tx_pools().get_brief(bytes.size());
+    TxOrdered *tx = pools().get_brief(bytes.size());
     if (OPAL_UNLIKELY(tx == nullptr)) {
         return false;
     }
-    reliability::FragHeader header = engine.express_header(tx->vfrag, id, present);
+    using reliability::Form;
+    reliability::FragHeader header = engine.express_header(
+        tx->vfrag, id, present,
+        path.compressed && bytes.size() <= reliability::most_compressed_payload ? Form::compressed
+                                                                                : Form::brief);
     if (path.checksum && !bytes.empty()) {
         header.flags |= reliability::flag_payload_checksummed;
     }
-    if (parameters().engine.checksum_header) {
-        header.flags |= reliability::flag_header_checksummed;
-    }
-    const std::span<std::byte> whole = TxPools::brief_of(*tx);
     if (!bytes.empty()) {
-        std::memcpy(whole.data() + reliability::brief_bytes, bytes.data(), bytes.size());
+        std::memcpy(const_cast<std::byte *>(tx->bytes), bytes.data(), bytes.size());
     }
-    reliability::write_brief(header, match, whole);
+    tx->form = header.form;
+    std::span<std::byte> whole;
+    if (OPAL_LIKELY(header.form == Form::compressed)) {
+        whole = TxPools::compressed_of(*tx);
+        reliability::write_compressed(header, match, whole);
+    } else {
+        if (parameters().engine.checksum_header) {
+            header.flags |= reliability::flag_header_checksummed;
+        }
+        whole = TxPools::brief_of(*tx);
+        reliability::write_brief(header, match, whole);
+    }
     mca_btl_base_module_t *btl = path.btl;
     transmitting_ = true; // as in send_at_once
     const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
                                   MCA_BTL_NO_ORDER, prompt_flags, btl_tag, nullptr);
     transmitting_ = false;
     if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
-        tx_pools().put(tx);
+        pools().put(tx);
         return false;
     }
     peers().call_for_pass_at(engine.sent_express(tx->vfrag, id, header, present));
@@ -257,7 +269,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     mca_btl_base_module_t *btl = path.btl;
 
     if (tx->room != nullptr) {
-        if (OPAL_UNLIKELY(tx->brief)) {
+        if (OPAL_UNLIKELY(tx->form != reliability::Form::full)) {
             TxPools::spread(*tx); // sent again: it goes any way there is
             bytes = tx->bytes;
         }
@@ -276,9 +288,12 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     };
     const auto copy = [&](std::byte *to) {
         // Into memory that another core has just read, memcpy's string instructions are quicker by
-        // more than the second pass costs: 14 against 6.5 GB/s between two cores far apart.
-        if (sums && !summed && !path.shared) {
-            note_sum(base::copy_crc32c({to, payload}, {bytes, payload}));
+        // more than the second pass costs on AMD's processors: 14 against 6.5 GB/s between two
+        // cores far apart.
+        if (sums && !summed) {
+            note_sum(path.shared ? base::copy_crc32c_by_strings({to, payload}, {bytes, payload},
+                                                                base::Summed::source)
+                                 : base::copy_crc32c({to, payload}, {bytes, payload}));
         } else {
             std::memcpy(to, bytes, payload);
         }
@@ -330,13 +345,21 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
             copy(front(des) + front_bytes);
         }
     }
-    if (des == nullptr) {
+    if (OPAL_UNLIKELY(des == nullptr)) {
+        if (path.vader) {
+            peers().note_starved();
+        }
         if (held != nullptr) {
             release(held);
         }
         return false;
     }
     mca::take_over(des);
+    if (path.vader) {
+        if (VaderFragment *const fragment = VaderFragment::of(*des); fragment != nullptr) {
+            fragment->mark();
+        }
+    }
     sum();
     std::byte *upper = front(des) + header_bytes;
     if (OPAL_LIKELY(tx->room == nullptr)) {
@@ -356,6 +379,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     des->des_cbfunc = fragment_complete;
     des->des_cbdata = held;
     held->path = &path;
+    held->des = des;
     held->tx = tx;
     held->index = static_cast<std::uint8_t>(index);
     held->sent_at = present;

@@ -1,14 +1,50 @@
 #include "ompi/mca/pml/dr/tx_vfrag.hpp"
 
+#include <atomic>
 #include <cstring>
 
 namespace ft::dr {
 
-TxPools the_pools;
+TxPools the_pools[pool_shares];
+
+namespace {
+
+std::size_t largest = 0;
+std::atomic<std::uint8_t> shares_given{0};
+
+} // namespace
+
+std::uint8_t next_pool_share() noexcept
+{
+    if (!opal_using_threads()) {
+        return 0;
+    }
+    const unsigned given = shares_given.fetch_add(1, std::memory_order_relaxed);
+    return static_cast<std::uint8_t>(given % pool_shares);
+}
+
+void set_up_tx_pools(std::size_t largest_payload) noexcept
+{
+    largest = largest_payload;
+    for (TxPools &pools : the_pools) {
+        pools.set_up(largest_payload);
+    }
+}
+
+std::size_t largest_tx_payload() noexcept
+{
+    return largest;
+}
+
+void release_tx_pools() noexcept
+{
+    for (TxPools &pools : the_pools) {
+        pools.release();
+    }
+}
 
 void TxPools::set_up(std::size_t largest_payload) noexcept
 {
-    largest_payload_ = largest_payload;
     capacity_[0] = 192;
     capacity_[1] = 4096;
     capacity_[2] = std::max<std::size_t>(largest_payload, 4096);
@@ -74,7 +110,7 @@ TxOrdered *TxPools::make_brief(std::size_t payload) noexcept
     tx->size_class = c;
     tx->room = reinterpret_cast<std::byte *>(tx + 1);
     tx->upper_bytes = match_bytes;
-    tx->brief = true;
+    tx->form = reliability::Form::brief;
     tx->bytes = tx->room + brief_place + reliability::brief_bytes;
     tx->vfrag.length = payload;
     tx->vfrag.fragment_bytes = static_cast<std::uint32_t>(payload);
@@ -87,12 +123,14 @@ void TxPools::make_brief_again(TxVfrag &tx) noexcept
 {
     tx.bytes = tx.room + brief_place + reliability::brief_bytes;
     tx.crc_known = false;
-    tx.brief = true;
+    tx.form = reliability::Form::brief;
 }
 
 void TxPools::spread(TxVfrag &tx) noexcept
 {
-    constexpr std::size_t upper_place = brief_place + reliability::brief_upper_place;
+    const std::size_t upper_place = tx.form == reliability::Form::compressed
+                                        ? compressed_place + reliability::compressed_upper_place
+                                        : brief_place + reliability::brief_upper_place;
     std::uint64_t word = 0;
     std::memcpy(&word, tx.room + upper_place, sizeof word);
     const UpperHeader upper = unpack_brief(base::detail::little_endian(word));
@@ -101,7 +139,7 @@ void TxPools::spread(TxVfrag &tx) noexcept
     tx.bytes = payload;
     write_match(upper.context, upper.source, upper.tag,
                 std::span<std::byte, match_bytes>(payload - match_bytes, match_bytes));
-    tx.brief = false;
+    tx.form = reliability::Form::full;
 }
 
 TxData *TxPools::get_data() noexcept

@@ -6,7 +6,7 @@
 #include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "ompi/mca/pml/dr/upper_header.hpp"
 #include "opal/ft/base/assert.hpp"
-#include "opal/ft/reliability/brief.hpp"
+#include "opal/ft/reliability/compressed.hpp"
 #include "opal/ft/reliability/vfrag.hpp"
 #include "opal/mca/pool.hpp"
 
@@ -26,7 +26,8 @@ struct TxVfrag {
     std::byte *room = nullptr;        ///< ordered: header, upper header and payload in one piece
     std::uint32_t payload_crc = 0;    ///< ordered: valid when `crc_known`
     bool crc_known = false;
-    bool brief = false;           ///< ordered: `room` has the brief form, see TxPools::spread
+    /// Ordered: in which form it stands in `room`; other than full see TxPools::spread.
+    reliability::Form form = reliability::Form::full;
     std::uint8_t upper_bytes = 0; ///< ordered: what stands in `room`
     std::uint8_t size_class = 0;  ///< ordered: pool it came from
 };
@@ -41,12 +42,11 @@ struct TxData : TxVfrag {
     reliability::FragmentRecord records[reliability::max_fragments];
 };
 
-/// Both kinds' free lists. Any thread.
-class TxPools {
+/// Both kinds' free lists. Any thread; with several threads each peer takes from lists of its own.
+class alignas(64) TxPools {
   public:
     /// \param largest_payload of an ordered VFRAG
     void set_up(std::size_t largest_payload) noexcept;
-    std::size_t largest_payload() const noexcept { return largest_payload_; }
     void release() noexcept;
 
     /// An ordered VFRAG with its upper header written; `payload` bytes of room follow at `bytes`.
@@ -83,13 +83,18 @@ class TxPools {
     {
         return {tx.room + brief_place, reliability::brief_bytes + tx.vfrag.length};
     }
+    /// The same for the compressed form; the payload stands where it stands in the brief one.
+    static std::span<std::byte> compressed_of(const TxVfrag &tx) noexcept
+    {
+        return {tx.room + compressed_place, reliability::compressed_bytes + tx.vfrag.length};
+    }
     /// Turns it into what get_match gives, to be sent again.
     static void spread(TxVfrag &tx) noexcept;
     TxData *get_data() noexcept;
     void put(TxVfrag *tx) noexcept
     {
         if (OPAL_LIKELY(tx->size_class == brief_class)) {
-            if (OPAL_UNLIKELY(!tx->brief)) {
+            if (OPAL_UNLIKELY(tx->form == reliability::Form::full)) {
                 make_brief_again(*tx);
             }
             mca::Guard guard(idle_lock_);
@@ -123,6 +128,8 @@ class TxPools {
     static constexpr std::uint8_t brief_class = classes + 1;
     /// Its front and 8 bytes of payload lie in one cache line here.
     static constexpr std::size_t brief_place = 16;
+    static constexpr std::size_t compressed_place =
+        brief_place + reliability::brief_bytes - reliability::compressed_bytes;
     mca::BlockPool ordered_[classes];
     std::size_t capacity_[classes] = {};
     /// For payloads of at most `small_brief`. A window of 64 of them stays in a processor's nearest
@@ -134,13 +141,22 @@ class TxPools {
     TxVfrag *idle_brief_ = nullptr;
     mca::Mutex idle_lock_;
     mca::BlockPool data_;
-    std::size_t largest_payload_ = 0;
 };
 
-extern TxPools the_pools;
-inline TxPools &tx_pools() noexcept
+/// So many sets of free lists there are. With one thread the first one serves all peers, so that
+/// what was used last is used next. With several each peer keeps to one, in turn, so that threads
+/// with different peers do not wait for each other: up to so many peers nobody shares.
+constexpr std::uint8_t pool_shares = 16;
+extern TxPools the_pools[pool_shares];
+inline TxPools &tx_pools(std::uint8_t share) noexcept
 {
-    return the_pools;
+    return the_pools[share];
 }
+/// For the next peer.
+std::uint8_t next_pool_share() noexcept;
+/// \param largest_payload of an ordered VFRAG
+void set_up_tx_pools(std::size_t largest_payload) noexcept;
+std::size_t largest_tx_payload() noexcept;
+void release_tx_pools() noexcept;
 
 } // namespace ft::dr

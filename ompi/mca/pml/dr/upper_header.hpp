@@ -5,7 +5,8 @@
 ///   the message
 /// - rts, 32: the same, length of the message, sender's request; the payload is its beginning
 /// - cts, 28: kind, 3 zero, sender's request, receiver's request (0: none), where to end
-/// - data, 20: kind, 3 zero, receiver's request, place of the payload in the message
+/// - data, 16: kind and, in the other 7 bytes of the word, place of the payload in the message;
+///   receiver's request
 /// - credit, 12: kind, 3 zero, what the eager messages that have met their receive cost in all
 /// - ping, 4: kind, 3 zero
 /// - in the brief form of a fragment, which is always a match, 8: context and source in 16 bits
@@ -33,7 +34,7 @@ enum class MessageKind : std::uint8_t {
 inline constexpr std::size_t match_bytes = 16;
 inline constexpr std::size_t rts_bytes = 32;
 inline constexpr std::size_t cts_bytes = 28;
-inline constexpr std::size_t data_bytes = 20;
+inline constexpr std::size_t data_bytes = 16;
 inline constexpr std::size_t largest_upper_bytes = rts_bytes;
 
 struct UpperHeader {
@@ -87,14 +88,17 @@ inline void write_data(std::uint64_t receiver_request, std::uint64_t offset,
                        std::span<std::byte, data_bytes> out) noexcept
 {
     base::WireWriter writer(out);
-    writer.u32(static_cast<std::uint8_t>(MessageKind::data));
+    writer.u64(static_cast<std::uint8_t>(MessageKind::data) | offset << 8);
     writer.u64(receiver_request);
-    writer.u64(offset);
 }
 
 /// \return bytes written; `out` must hold `largest_upper_bytes`
 inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> out) noexcept
 {
+    if (header.kind == MessageKind::data) {
+        write_data(header.receiver_request, header.offset, out.first<data_bytes>());
+        return data_bytes;
+    }
     base::WireWriter writer(out);
     writer.u8(static_cast<std::uint8_t>(header.kind));
     writer.zeros(3);
@@ -114,9 +118,7 @@ inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> o
         writer.u64(header.receiver_request);
         writer.u64(header.length);
         break;
-    case MessageKind::data:
-        writer.u64(header.receiver_request);
-        writer.u64(header.offset);
+    case MessageKind::data: // above
         break;
     case MessageKind::credit:
         writer.u64(header.consumed);
@@ -148,8 +150,8 @@ inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> o
 [[nodiscard]] inline bool parse_upper(std::span<const std::byte> in, UpperHeader &header) noexcept
 {
     base::WireReader reader(in);
-    const std::uint8_t kind = reader.u8();
-    reader.skip(3);
+    const std::uint32_t first = reader.u32();
+    const auto kind = static_cast<std::uint8_t>(first);
     if (kind < static_cast<std::uint8_t>(MessageKind::match) ||
         kind > static_cast<std::uint8_t>(MessageKind::credit)) {
         return false;
@@ -172,8 +174,8 @@ inline std::size_t write_upper(const UpperHeader &header, std::span<std::byte> o
         header.length = reader.u64();
         break;
     case MessageKind::data:
+        header.offset = first >> 8 | std::uint64_t{reader.u32()} << 24;
         header.receiver_request = reader.u64();
-        header.offset = reader.u64();
         break;
     case MessageKind::credit:
         header.consumed = reader.u64();
