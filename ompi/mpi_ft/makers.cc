@@ -2,6 +2,8 @@
 // processes of another job are Open MPI's, with an agreement before and one after.
 #include "ompi/mpi_ft/communicators.hpp"
 
+#include "ompi/mca/context_ids.hpp"
+
 namespace ft::validate {
 
 namespace {
@@ -106,18 +108,6 @@ int all_are_well(Record &record, bool well)
                                            : MPI_ERR_INTERN;
 }
 
-/// Open MPI does not give back the context ids that it had in hand when an error came: they would
-/// still name the communicator when MPI_Finalize frees all. Our own makers leave no such entries.
-void release_ids(ompi_communicator_t *comm)
-{
-    for (int id = 0; id < opal_pointer_array_get_size(&ompi_mpi_communicators); ++id) {
-        if (opal_pointer_array_get_item(&ompi_mpi_communicators, id) == comm &&
-            static_cast<std::uint32_t>(id) != comm->c_contextid) {
-            opal_pointer_array_set_item(&ompi_mpi_communicators, id, nullptr);
-        }
-    }
-}
-
 /// Whether nobody on either side is known to be dead. The runtime lets a side through whose other
 /// side has lost somebody, after it has told everybody of the death.
 bool whole(ompi_communicator_t *fresh)
@@ -149,7 +139,7 @@ int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_
         const int its = stock();
         if (its != MPI_SUCCESS) {
             const Lock lock;
-            release_ids(comm);
+            mca::release_ids(comm);
         }
         const int all = all_are_well(record, its == MPI_SUCCESS && whole(*fresh));
         if (all == MPI_SUCCESS) {

@@ -73,19 +73,24 @@ void Post::listen(Line &line) noexcept
         line.receive = nullptr;
         return;
     }
-    // What is there already is taken in a loop rather than by a callback inside a callback.
+    // What is there already is taken in a loop rather than by a callback inside a callback. The
+    // callback is in its place before the receive is active: another thread may complete it at any
+    // time from then on, and waits in the callback for the lock that is held here.
     while (!line.posted) {
-        if (MCA_PML_CALL(start(1, &line.receive)) != OMPI_SUCCESS) {
+        line.receive->req_complete_cb = on_received;
+        line.receive->req_complete_cb_data = &line;
+        line.starting = true;
+        line.came = false;
+        const int rc = MCA_PML_CALL(start(1, &line.receive));
+        line.starting = false;
+        if (rc != OMPI_SUCCESS) {
             return;
         }
-        if (REQUEST_COMPLETE(line.receive)) {
-            if (!take(line)) {
-                return;
-            }
-            continue;
+        if (!line.came) {
+            line.posted = true;
+        } else if (!take(line)) {
+            return;
         }
-        line.posted = true;
-        ompi_request_set_callback(line.receive, on_received, &line);
     }
 }
 
@@ -93,6 +98,10 @@ int Post::on_received(ompi_request_t *request) noexcept
 {
     Line &line = *static_cast<Line *>(request->req_complete_cb_data);
     const Lock lock; // letting it go handles what was taken
+    if (line.starting) {
+        line.came = true; // by this thread: nobody else has the lock
+        return OMPI_SUCCESS;
+    }
     line.posted = false;
     if (request->req_status._cancelled != 0) {
         return OMPI_SUCCESS;
@@ -145,11 +154,26 @@ std::vector<std::byte> &Post::compose(Topic topic, std::uint64_t key)
     return scratch_;
 }
 
-void Post::dispatch(const Route &to)
+std::span<std::byte> Post::compose(Topic topic, std::uint64_t key, std::size_t most)
+{
+    const Envelope envelope{magic, static_cast<std::uint32_t>(topic), key};
+    if (scratch_.size() < sizeof envelope + most) {
+        scratch_.resize(sizeof envelope + most);
+    }
+    std::memcpy(scratch_.data(), &envelope, sizeof envelope);
+    return std::span(scratch_).subspan(sizeof envelope);
+}
+
+void Post::dispatch_body(const Route &to, std::size_t length)
+{
+    dispatch(to, sizeof(Envelope) + length);
+}
+
+void Post::dispatch(const Route &to, std::size_t length)
 {
     ompi_request_t *request = nullptr;
     const int rc =
-        MCA_PML_CALL(isend(scratch_.data(), scratch_.size(), &ompi_mpi_byte.dt, to.rank,
+        MCA_PML_CALL(isend(scratch_.data(), length, &ompi_mpi_byte.dt, to.rank,
                            process::agreement_tag, MCA_PML_BASE_SEND_STANDARD, to.comm, &request));
     if (rc != OMPI_SUCCESS) {
         return;

@@ -90,7 +90,11 @@ class Post {
     }
     /// The same with a body, which goes behind what is in the bytes already, then dispatch().
     std::vector<std::byte> &compose(Topic topic, std::uint64_t key);
-    void dispatch(const Route &to);
+    void dispatch(const Route &to) { dispatch(to, scratch_.size()); }
+    /// The same with a body of at most so many bytes, which goes into what is returned; then
+    /// dispatch_body() with its length.
+    std::span<std::byte> compose(Topic topic, std::uint64_t key, std::size_t most);
+    void dispatch_body(const Route &to, std::size_t length);
     /// Lets go of what has left.
     void reap() noexcept;
     bool all_sent() const noexcept { return outgoing_.empty(); }
@@ -105,16 +109,19 @@ class Post {
         ompi_communicator_t *comm = nullptr;
         ompi_request_t *receive = nullptr; ///< persistent: one for all messages
         bool posted = false;
+        bool starting = false; ///< the receive is being started
+        bool came = false;     ///< its message was there already
         std::unique_ptr<std::byte[]> buffer;
     };
     static int on_received(ompi_request_t *request) noexcept;
+    void dispatch(const Route &to, std::size_t length);
     void listen(Line &line) noexcept;
     /// Hands on what has come. \return false when nothing more will
     bool take(Line &line);
 
     Receiver receiver_ = nullptr;
     std::map<ompi_communicator_t *, std::unique_ptr<Line>> lines_;
-    std::vector<std::byte> scratch_;
+    std::vector<std::byte> scratch_; ///< of the next message, perhaps with something behind it
     std::list<Outgoing> outgoing_;
 };
 

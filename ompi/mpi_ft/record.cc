@@ -121,6 +121,7 @@ void Record::bury()
     comm_ = nullptr;
     guest_ = false;
     alarm = nullptr;
+    divert = nullptr;
 }
 
 void Record::inherit(Record &older)
@@ -193,6 +194,7 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
     }
     unconfirmed_ = unconfirmed_.united(unreachable).minus(dead_);
     heard_ = heard.minus(dead_);
+    divert_if_needed();
     if (alarm && troubled()) {
         sound_alarm();
     }
@@ -231,6 +233,13 @@ Mode Record::mode() const
         return Mode::broken;
     }
     return recognised_.empty() || stands_in_ ? Mode::stock : Mode::survivors;
+}
+
+void Record::divert_if_needed() const
+{
+    if (divert != nullptr && mode() != Mode::stock) {
+        divert(collectives);
+    }
 }
 
 /// The same at all members. Between jobs nobody knows of the other's nodes.
@@ -274,7 +283,11 @@ Record::Call &Record::call(std::uint32_t sequence, Semantics wanted)
     while (at != calls_.begin() && (*std::prev(at))->sequence > sequence) {
         --at;
     }
-    calls_.insert(at, std::move(fresh));
+    if (at == calls_.end()) {
+        calls_.push_back(std::move(fresh)); // nearly always, and sooner done
+    } else {
+        calls_.insert(at, std::move(fresh));
+    }
     if (!dead_.empty() || !unconfirmed_.empty()) {
         drive(call, [&](consensus::LazyAgreement &agreement, Actions &actions) {
             tell(agreement, dead_, unconfirmed_, actions);
@@ -436,8 +449,13 @@ void Record::retire()
     for (auto at = calls_.begin(); over_ > kept_calls && at != calls_.end();) {
         if ((*at)->over) {
             spare_ = std::move(*at);
-            at = calls_.erase(at);
             --over_;
+            if (at == calls_.begin()) {
+                calls_.pop_front();
+                at = calls_.begin();
+            } else {
+                at = calls_.erase(at);
+            }
         } else {
             ++at;
         }
@@ -466,6 +484,7 @@ void Record::adopt(const RankSet &failed_set, const std::vector<std::uint32_t> &
         return;
     }
     recognised_ = failed_set;
+    divert_if_needed();
     process::spread_news(); // the standing of all of them may be what it was
     drop_inner();
     contexts_ = contexts;
@@ -528,8 +547,8 @@ ompi_communicator_t *Record::neighbours()
         neighbours_ = bring_to_life(prepare_twin(comm_, false), &contexts_[1]);
         if (neighbours_ != nullptr) {
             if (Record *its = service().find(neighbours_); its != nullptr) {
-                its->adopt(recognised_, {});
                 its->stands_in_ = true;
+                its->adopt(recognised_, {});
             }
         }
     }
@@ -542,6 +561,7 @@ void Record::revoke()
         return;
     }
     revoked = true;
+    divert_if_needed();
     process::revoke(context_);
     service().alarm_guests();
     // Everybody tells everybody: whoever lives has heard it when one that lives has.

@@ -109,6 +109,10 @@ class Record {
     RankSet acknowledged;
     Semantics semantics = Semantics::strict; ///< of MPI_Comm_validate_all
     Mode mode() const;
+    /// What runs its collectives, and what that is called with, the lock held, when they are to run
+    /// in another way than the stock one; perhaps again.
+    void *collectives = nullptr;
+    void (*divert)(void *collectives) = nullptr;
 
     /// Takes over what has become known of failures; feeds the agreements.
     /// \param heard members that other processes find no way to
@@ -160,6 +164,7 @@ class Record {
 
   private:
     void take_members();
+    void divert_if_needed() const;
     struct Call {
         std::uint32_t sequence = 0;
         consensus::LazyAgreement agreement;

@@ -93,8 +93,9 @@ void Service::send(const Route &to, Topic topic, std::uint64_t key,
                    const consensus::PlainStep &step)
 {
     if (to.comm != nullptr) {
-        consensus::encode_plain(instance, tag, step, post_.compose(topic, key));
-        post_.dispatch(to);
+        const std::span<std::byte> body =
+            post_.compose(topic, key, consensus::longest_plain + tag.bytes().size());
+        post_.dispatch_body(to, consensus::encode_plain(instance, tag, step, body));
     }
 }
 

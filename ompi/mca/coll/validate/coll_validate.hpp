@@ -1,10 +1,17 @@
 /// \file
 /// Collective operations of a communicator that may lose ranks.
 ///
-/// The module stands above whatever modules were chosen and hands every call down to them as long
-/// as nobody has failed. A call that meets a failure which is not recognised ends with
-/// MPI_ERR_RANK_FAIL_STOP. When MPI_Comm_validate_all has recognised the failures, calls run on a
-/// communicator of the survivors, with the stock algorithms and their arguments translated.
+/// As long as nobody of a communicator has failed, its table of collectives is what Open MPI made
+/// of it: a call costs nothing more. At the first failure in it, or revocation, the functions in
+/// the table are replaced by this module's. A call that meets a failure which is not recognised
+/// ends with MPI_ERR_RANK_FAIL_STOP. When MPI_Comm_validate_all has recognised the failures, calls
+/// run on a communicator of the survivors, with the stock algorithms and their arguments
+/// translated.
+///
+/// A collective that is under way at the first failure has been called by the stock table. The PML
+/// fails its requests, with the right class, and the algorithm gives that back; where Open MPI's
+/// functions on requests would make something else of it, coll_validate_requests.cc does not let
+/// them.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -21,8 +28,17 @@ using validate::Mode;
 using validate::RankRun;
 using validate::Record;
 
+/// Takes a new communicator over: coll_module_enable of every module of this component.
+int enable(mca_coll_base_module_t *base, ompi_communicator_t *comm) noexcept;
+
 struct Module : mca_coll_base_module_t {
-    mca_coll_base_comm_coll_t below; ///< what was there before this module
+    /// What was in the table, once it has been diverted. Only functions are replaced there, one
+    /// word each: another thread takes a function and its module from it in two steps.
+    mca_coll_base_comm_coll_t below;
+    bool diverted;
+    bool settled;   ///< it is known whether this module is
+    bool topmost;   ///< nobody of higher priority stands above it and calls it in turn
+    int handing_on; ///< calls that are in what is below
     ompi_communicator_t *comm;
     Record *record;
     std::uint64_t stock_news; ///< as of which `mode` is known to be stock; none: no such number
@@ -34,9 +50,28 @@ struct Module : mca_coll_base_module_t {
     {
         return *static_cast<Module *>(module);
     }
+    static Module &of(ompi_communicator_t *comm) noexcept
+    {
+        mca_coll_base_module_t *ours = comm->c_coll->coll_barrier_init_module;
+        return OPAL_LIKELY(is_one(ours)) ? of(ours) : searched(comm);
+    }
+    /// From now on calls come here; once more, if somebody has taken a place in the table since.
+    /// The service's lock is held.
+    void divert() noexcept;
+    /// Calls what is below. Components write to the table in a collective: coll/han puts what it
+    /// stands upon into its own place when it finds that it is of no use for the communicator. So
+    /// when the call is back, what is in the table then is below.
+    template <class Call>
+    int hand_on(Call call) noexcept
+    {
+        settle();
+        ++handing_on;
+        const int rc = call();
+        come_back();
+        return rc;
+    }
     /// Nobody has failed, and nothing has been heard since that was looked at: the stock collective
-    /// is to be called. All that a collective costs more than without this module is this, a call
-    /// and a look at what comes back.
+    /// is to be called.
     bool surely_stock() const noexcept { return stock_news == process::news(); }
     /// The same after a look, where there is something new.
     bool stock() noexcept
@@ -52,6 +87,18 @@ struct Module : mca_coll_base_module_t {
     /// The same for a collective that goes on: its request ends with the class of a failed rank,
     /// and with the error handler of this communicator. `scratch` is released then.
     int watch(int rc, ompi_request_t **request, struct Scratch *scratch = nullptr) noexcept;
+
+  private:
+    void stand_above() noexcept;
+    bool stands_above() const noexcept;
+    void settle() noexcept;
+    void come_back() noexcept;
+    static bool is_one(const mca_coll_base_module_t *module) noexcept
+    {
+        return module->coll_module_enable == enable;
+    }
+    /// The same where another component has put itself into its place.
+    static Module &searched(ompi_communicator_t *comm) noexcept;
 };
 
 /// What a Scratch begins with and a request never does.
@@ -85,8 +132,19 @@ void pack_blocks(const std::vector<RankRun> &runs, int count, ompi_datatype_t *t
 void unpack_blocks(const std::vector<RankRun> &runs, int count, ompi_datatype_t *type,
                    const char *packed, char *all) noexcept;
 
-/// Fills the function table of a module.
-void set_functions(Module &module) noexcept;
+/// What stands in the table of a communicator that is diverted.
+const mca_coll_base_comm_coll_t &diverted_functions() noexcept;
+
+/// What a non-blocking collective's request ends with, by the error handler of its communicator.
+void fail(ompi_request_t *request, int error) noexcept;
+
+/// The class of an error `rc` of a collective on this communicator: that of a failed rank or of a
+/// revocation, if there is one that it knows of. Takes the service's lock.
+int failure_on(ompi_communicator_t *comm, int rc) noexcept;
+
+/// Sees to the errors of collectives that began with the stock table, from now on; and no more.
+void watch_requests() noexcept;
+void unwatch_requests() noexcept;
 
 /// An empty module, to be released with OBJ_RELEASE.
 Module *new_module() noexcept;

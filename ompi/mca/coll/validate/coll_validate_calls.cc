@@ -344,54 +344,64 @@ int late_neighbor_alltoallw(Module &m, Request request, const void *from, const 
 
 #undef FT_CALL
 
-/// Module functions of one collective: stock while nobody has failed, else as above. A template
-/// makes them from the functions' types, so that no argument list is written twice. What follows
-/// news stands apart, since its locals would make a frame for every call.
+/// What stands in the table for one collective: stock while nobody has failed, else as above. A
+/// template makes them from the functions' types, so that no argument list is written twice. What
+/// follows news stands apart, since its locals would make a frame for every call.
 #define FT_ENTRY(name)                                                                             \
     struct Entry_##name {                                                                          \
         template <class... Args>                                                                   \
-        static int blocking(Args... args, Comm comm, Base base) noexcept                           \
+        static int stock(Module &m, Args... args, Comm comm) noexcept                              \
         {                                                                                          \
-            Module &m = Module::of(base);                                                          \
-            if (OPAL_UNLIKELY(!m.surely_stock())) {                                                \
-                return after_news<Args...>(args..., comm, base);                                   \
-            }                                                                                      \
-            return m.result(m.below.coll_##name(args..., comm, m.below.coll_##name##_module));     \
+            return m.result(m.hand_on([&] {                                                        \
+                return m.below.coll_##name(args..., comm, m.below.coll_##name##_module);           \
+            }));                                                                                   \
         }                                                                                          \
         template <class... Args>                                                                   \
-        [[gnu::noinline]] static int after_news(Args... args, Comm comm, Base base) noexcept       \
+        static int blocking(Args... args, Comm comm, Base) noexcept                                \
         {                                                                                          \
-            Module &m = Module::of(base);                                                          \
-            return m.stock() ? m.result(m.below.coll_##name(args..., comm,                         \
-                                                            m.below.coll_##name##_module))         \
+            Module &m = Module::of(comm);                                                          \
+            if (OPAL_UNLIKELY(!m.surely_stock())) {                                                \
+                return after_news<Args...>(args..., comm, m);                                      \
+            }                                                                                      \
+            return stock<Args...>(m, args..., comm);                                               \
+        }                                                                                          \
+        template <class... Args>                                                                   \
+        [[gnu::noinline]] static int after_news(Args... args, Comm comm, Module &m) noexcept       \
+        {                                                                                          \
+            return m.stock() ? stock<Args...>(m, args..., comm)                                    \
                              : late_##name(m, nullptr, args...);                                   \
         }                                                                                          \
         template <class... Args>                                                                   \
-        static int starting(Args... args, Comm comm, Request request, Base base) noexcept          \
+        static int stock_start(Module &m, Args... args, Comm comm, Request request) noexcept       \
         {                                                                                          \
-            Module &m = Module::of(base);                                                          \
+            const int rc = m.hand_on([&] {                                                         \
+                return m.below.coll_i##name(args..., comm, request,                                \
+                                            m.below.coll_i##name##_module);                        \
+            });                                                                                    \
+            return m.watch(rc, request);                                                           \
+        }                                                                                          \
+        template <class... Args>                                                                   \
+        static int starting(Args... args, Comm comm, Request request, Base) noexcept               \
+        {                                                                                          \
+            Module &m = Module::of(comm);                                                          \
             if (OPAL_UNLIKELY(!m.surely_stock())) {                                                \
-                return starting_after_news<Args...>(args..., comm, request, base);                 \
+                return starting_after_news<Args...>(args..., comm, request, m);                    \
             }                                                                                      \
-            return m.watch(                                                                        \
-                m.below.coll_i##name(args..., comm, request, m.below.coll_i##name##_module),       \
-                request);                                                                          \
+            return stock_start<Args...>(m, args..., comm, request);                                \
         }                                                                                          \
         template <class... Args>                                                                   \
         [[gnu::noinline]] static int starting_after_news(Args... args, Comm comm, Request request, \
-                                                         Base base) noexcept                       \
+                                                         Module &m) noexcept                       \
         {                                                                                          \
-            Module &m = Module::of(base);                                                          \
-            return m.stock() ? m.watch(m.below.coll_i##name(args..., comm, request,                \
-                                                            m.below.coll_i##name##_module),        \
-                                       request)                                                    \
+            return m.stock() ? stock_start<Args...>(m, args..., comm, request)                     \
                              : late_##name(m, request, args...);                                   \
         }                                                                                          \
         template <class... Args>                                                                   \
-        static void set(Module &m, int (*)(Module &, Request, Args...) noexcept) noexcept          \
+        static void set(mca_coll_base_comm_coll_t &table,                                          \
+                        int (*)(Module &, Request, Args...) noexcept) noexcept                     \
         {                                                                                          \
-            m.coll_##name = &blocking<Args...>;                                                    \
-            m.coll_i##name = &starting<Args...>;                                                   \
+            table.coll_##name = &blocking<Args...>;                                                \
+            table.coll_i##name = &starting<Args...>;                                               \
         }                                                                                          \
     };
 
@@ -421,30 +431,35 @@ FT_ENTRY(scatterv)
 
 } // namespace
 
-void set_functions(Module &module) noexcept
+const mca_coll_base_comm_coll_t &diverted_functions() noexcept
 {
-    Entry_allgather::set(module, late_allgather);
-    Entry_allgatherv::set(module, late_allgatherv);
-    Entry_allreduce::set(module, late_allreduce);
-    Entry_alltoall::set(module, late_alltoall);
-    Entry_alltoallv::set(module, late_alltoallv);
-    Entry_alltoallw::set(module, late_alltoallw);
-    Entry_barrier::set(module, late_barrier);
-    Entry_bcast::set(module, late_bcast);
-    Entry_exscan::set(module, late_exscan);
-    Entry_gather::set(module, late_gather);
-    Entry_gatherv::set(module, late_gatherv);
-    Entry_neighbor_allgather::set(module, late_neighbor_allgather);
-    Entry_neighbor_allgatherv::set(module, late_neighbor_allgatherv);
-    Entry_neighbor_alltoall::set(module, late_neighbor_alltoall);
-    Entry_neighbor_alltoallv::set(module, late_neighbor_alltoallv);
-    Entry_neighbor_alltoallw::set(module, late_neighbor_alltoallw);
-    Entry_reduce::set(module, late_reduce);
-    Entry_reduce_scatter::set(module, late_reduce_scatter);
-    Entry_reduce_scatter_block::set(module, late_reduce_scatter_block);
-    Entry_scan::set(module, late_scan);
-    Entry_scatter::set(module, late_scatter);
-    Entry_scatterv::set(module, late_scatterv);
+    static const mca_coll_base_comm_coll_t all = [] {
+        mca_coll_base_comm_coll_t table{};
+        Entry_allgather::set(table, late_allgather);
+        Entry_allgatherv::set(table, late_allgatherv);
+        Entry_allreduce::set(table, late_allreduce);
+        Entry_alltoall::set(table, late_alltoall);
+        Entry_alltoallv::set(table, late_alltoallv);
+        Entry_alltoallw::set(table, late_alltoallw);
+        Entry_barrier::set(table, late_barrier);
+        Entry_bcast::set(table, late_bcast);
+        Entry_exscan::set(table, late_exscan);
+        Entry_gather::set(table, late_gather);
+        Entry_gatherv::set(table, late_gatherv);
+        Entry_neighbor_allgather::set(table, late_neighbor_allgather);
+        Entry_neighbor_allgatherv::set(table, late_neighbor_allgatherv);
+        Entry_neighbor_alltoall::set(table, late_neighbor_alltoall);
+        Entry_neighbor_alltoallv::set(table, late_neighbor_alltoallv);
+        Entry_neighbor_alltoallw::set(table, late_neighbor_alltoallw);
+        Entry_reduce::set(table, late_reduce);
+        Entry_reduce_scatter::set(table, late_reduce_scatter);
+        Entry_reduce_scatter_block::set(table, late_reduce_scatter_block);
+        Entry_scan::set(table, late_scan);
+        Entry_scatter::set(table, late_scatter);
+        Entry_scatterv::set(table, late_scatterv);
+        return table;
+    }();
+    return all;
 }
 
 } // namespace ft::coll

@@ -35,8 +35,9 @@ int register_parameters() noexcept
     text("algorithm",
          "How the processes agree while nobody fails: fast (everybody to everybody in log2(n) "
          "steps: least time where each process has a core, 2 n log2(n) messages), tree (up and "
-         "down a tree, twice: 4 (n - 1) messages, which is what counts where processes share "
-         "cores), paper (three broadcasts and two reductions over a tree, as published) or auto: "
+         "down a tree, twice: 4 (n - 1) messages, or 2 fewer, which is what counts where "
+         "processes share cores), paper (three broadcasts and two reductions over a tree, as "
+         "published) or auto: "
          "tree when a node has more of the job's processes than cores, else fast. auto takes all "
          "nodes for equal; where they are not, say which, or each call costs what paper does.",
          OPAL_INFO_LVL_5, "auto", &algorithm_word);
@@ -56,11 +57,10 @@ int register_parameters() noexcept
         MCA_BASE_VAR_SCOPE_READONLY, &majority);
     mca_base_component_var_register(
         &mca_coll_validate_component.collm_version, "priority",
-        "Among the collective components, 0 to 100. It stands above those of lower priority and "
-        "hands their collectives on; those of higher priority know nothing of failures and hang "
+        "Among the collective components, 0 to 100. Once somebody has failed it stands above "
+        "those of lower priority; those of higher priority know nothing of failures and hang "
         "when a rank dies. -1 switches it off. MPI_T sets it, at all ranks alike, for "
-        "communicators "
-        "made from then on.",
+        "communicators made from then on.",
         MCA_BASE_VAR_TYPE_INT, nullptr, 0, MCA_BASE_VAR_FLAG_SETTABLE, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_ALL_EQ, &priority);
     return OMPI_SUCCESS;

@@ -1,5 +1,11 @@
 #include "ompi/mca/coll/validate/coll_validate.hpp"
 
+#include <map>
+#include <string>
+#include <string_view>
+
+#include <dlfcn.h>
+
 #include "ompi/mpi_ft/mpi_ft.h"
 
 namespace ft::coll {
@@ -62,6 +68,8 @@ void construct(opal_object_t *object) noexcept
 {
     Module *module = reinterpret_cast<Module *>(object);
     std::memset(&module->below, 0, sizeof module->below);
+    module->diverted = module->settled = module->topmost = false;
+    module->handing_on = 0;
     module->comm = nullptr;
     module->record = nullptr;
     module->stock_news = module->news = ~std::uint64_t{0};
@@ -79,16 +87,14 @@ void destruct(opal_object_t *object) noexcept
             validate::service().detach(module->record);
         }
         if (last) {
+            unwatch_requests();
             validate::service().close();
         }
         module->record = nullptr;
     }
-#define FT_RELEASE(name)                                                                           \
-    if (module->below.coll_##name##_module != nullptr) {                                           \
-        OBJ_RELEASE(module->below.coll_##name##_module);                                           \
+    if (module->below.coll_barrier_init_module != nullptr) {
+        OBJ_RELEASE(module->below.coll_barrier_init_module);
     }
-    FT_FOR_EACH_COLLECTIVE(FT_RELEASE)
-#undef FT_RELEASE
 }
 
 opal_class_t module_class = {"ft_coll_validate_module",
@@ -121,22 +127,42 @@ char *take_semantics(opal_infosubscriber_t *object, char * /*key*/, char *value)
     return record->semantics == validate::Semantics::strict ? strict : loose;
 }
 
+/// The one place in the table that is this module's from the beginning: by it a communicator leads
+/// to its module. Nobody else's calls are as rare.
+int barrier_init(ompi_communicator_t *comm, ompi_info_t *info, ompi_request_t **request,
+                 mca_coll_base_module_t *base) noexcept
+{
+    const Module &module = Module::of(base);
+    return module.below.coll_barrier_init(comm, info, request,
+                                          module.below.coll_barrier_init_module);
+}
+
+/// Whether the collectives of this module are made of the PML's messages, waited for by Open MPI's
+/// functions on requests, and give back what those did. The module does not say of which component
+/// it is; the file of its functions does. The service's lock is held.
+bool gives_errors_back(const mca_coll_base_module_t *module)
+{
+    static std::map<mca_coll_base_module_enable_1_1_0_fn_t, bool> known;
+    const auto [at, fresh] = known.try_emplace(module->coll_module_enable, false);
+    Dl_info where{};
+    if (fresh && dladdr(reinterpret_cast<void *>(module->coll_module_enable), &where) != 0) {
+        const std::string_view file(where.dli_fname);
+        for (const char *name : {"basic", "inter", "libnbc", "self", "tuned"}) {
+            at->second = at->second || file.ends_with(std::string("/mca_coll_") + name + ".so");
+        }
+    }
+    return at->second;
+}
+
+} // namespace
+
 int enable(mca_coll_base_module_t *base, ompi_communicator_t *comm) noexcept
 try {
     Module &module = Module::of(base);
-    module.below = *comm->c_coll;
+    const mca_coll_base_comm_coll_t &table = *comm->c_coll;
     module.comm = comm;
-    bool complete = true;
-    // What is not there below is not there above.
-#define FT_RETAIN(name)                                                                            \
-    if (module.below.coll_##name##_module == nullptr) {                                            \
-        module.coll_##name = nullptr;                                                              \
-    } else {                                                                                       \
-        OBJ_RETAIN(module.below.coll_##name##_module);                                             \
-    }
-    FT_FOR_EACH_COLLECTIVE(FT_RETAIN)
-#undef FT_RETAIN
-#define FT_NEED(name) complete = complete && module.coll_##name != nullptr;
+    bool complete = table.coll_barrier_init != nullptr;
+#define FT_NEED(name) complete = complete && table.coll_##name != nullptr;
     FT_FOR_EACH_OTHER(FT_NEED)
     if (!OMPI_COMM_IS_INTER(comm)) {
         FT_FOR_EACH_SCAN(FT_NEED)
@@ -145,18 +171,46 @@ try {
     if (!complete) {
         return OMPI_ERR_NOT_FOUND; // somebody switched off what this module stands upon
     }
+    module.below.coll_barrier_init = table.coll_barrier_init;
+    module.below.coll_barrier_init_module = table.coll_barrier_init_module;
+    OBJ_RETAIN(module.below.coll_barrier_init_module);
     validate::Service &service = validate::service();
-    if (comm == &ompi_mpi_comm_world.comm && !service.open()) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
+    if (comm == &ompi_mpi_comm_world.comm) {
+        if (!service.open()) {
+            return OMPI_ERR_OUT_OF_RESOURCE;
+        }
     }
     const validate::Lock lock;
     module.record = service.attach(comm);
     char key[] = "mpi_ft_semantics";
     char unset[] = "";
-    return opal_infosubscribe_subscribe(&comm->super, key, unset, take_semantics);
+    if (const int rc = opal_infosubscribe_subscribe(&comm->super, key, unset, take_semantics);
+        rc != OPAL_SUCCESS) {
+        return rc;
+    }
+    // Nothing fails from here on: what is not enabled leaves neither the communicator's table nor
+    // that of the requests other than it was.
+    module.record->collectives = &module;
+    module.record->divert = [](void *its) { static_cast<Module *>(its)->divert(); };
+    bool trusted = true;
+#define FT_LOOK_AT(name)                                                                           \
+    trusted = trusted &&                                                                           \
+              (table.coll_##name == nullptr || gives_errors_back(table.coll_##name##_module));
+    FT_FOR_EACH_COLLECTIVE(FT_LOOK_AT)
+#undef FT_LOOK_AT
+    if (!trusted || module.record->mode() != Mode::stock) {
+        module.divert();
+        module.settled = false; // components of higher priority have their turn now
+    }
+    if (comm == &ompi_mpi_comm_world.comm) {
+        watch_requests();
+    }
+    return OMPI_SUCCESS;
 } catch (...) {
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
+
+namespace {
 
 /// The class of a collective's error, by how the communicator's collectives are to run.
 int class_of(Mode mode, int rc) noexcept
@@ -173,28 +227,10 @@ int class_of(Mode mode, int rc) noexcept
     return rc;
 }
 
-int failure_on(ompi_communicator_t *comm, int rc) noexcept
-try {
-    const validate::Lock lock;
-    validate::service().take_news();
-    const validate::Record *record = validate::service().find(comm);
-    return record == nullptr ? rc : class_of(record->mode(), rc);
-} catch (...) {
-    return MPI_ERR_RANK_FAIL_STOP;
-}
-
 // Where there is a datatype or an operation of the program's own, Open MPI 4.1 puts a callback in
 // front of a request's, to release it, and that one passes the data of ours on where the request
 // belongs (complete_objs_callback in coll_base_util.c). So what a callback here is given is either
 // the request or its data, and the data lead to the request.
-
-/// Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
-/// communicator's.
-void fail(ompi_request_t *request, int error) noexcept
-{
-    request->req_status.MPI_ERROR = error;
-    request->req_type = OMPI_REQUEST_PML;
-}
 
 Scratch *scratch_of(ompi_request_t *request_or_scratch) noexcept
 {
@@ -229,15 +265,94 @@ int watched(ompi_request_t *request) noexcept
 
 } // namespace
 
+int failure_on(ompi_communicator_t *comm, int rc) noexcept
+try {
+    const validate::Lock lock;
+    validate::service().take_news();
+    const validate::Record *record = validate::service().find(comm);
+    return record == nullptr ? rc : class_of(record->mode(), rc);
+} catch (...) {
+    return MPI_ERR_RANK_FAIL_STOP;
+}
+
+/// Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
+/// communicator's.
+void fail(ompi_request_t *request, int error) noexcept
+{
+    request->req_status.MPI_ERROR = error;
+    request->req_type = OMPI_REQUEST_PML;
+}
+
 Module *new_module() noexcept
 {
     opal_object_t *object = opal_obj_new(&module_class);
     Module *module = reinterpret_cast<Module *>(object);
     if (module != nullptr) {
         module->coll_module_enable = enable;
-        set_functions(*module);
+        module->coll_barrier_init = barrier_init;
     }
     return module;
+}
+
+Module &Module::searched(ompi_communicator_t *comm) noexcept
+{
+    const validate::Lock lock;
+    return *static_cast<Module *>(validate::service().find(comm)->collectives);
+}
+
+void Module::divert() noexcept
+{
+    if (!diverted) {
+        diverted = settled = topmost = true;
+        stand_above();
+        return;
+    }
+    settle();
+    if (topmost && handing_on == 0) {
+        stand_above();
+    }
+}
+
+void Module::settle() noexcept
+{
+    if (!settled) {
+        settled = true;
+        topmost = stands_above();
+    }
+}
+
+void Module::stand_above() noexcept
+{
+    mca_coll_base_comm_coll_t &table = *comm->c_coll;
+    // What is not there below is not there above.
+#define FT_DIVERT(name)                                                                            \
+    if (table.coll_##name != nullptr && table.coll_##name != diverted_functions().coll_##name) {   \
+        below.coll_##name = table.coll_##name;                                                     \
+        below.coll_##name##_module = table.coll_##name##_module;                                   \
+        __atomic_store_n(&table.coll_##name, diverted_functions().coll_##name, __ATOMIC_RELEASE);  \
+    }
+    FT_FOR_EACH_COLLECTIVE(FT_DIVERT)
+#undef FT_DIVERT
+}
+
+bool Module::stands_above() const noexcept
+{
+    const mca_coll_base_comm_coll_t &table = *comm->c_coll;
+    bool all = true;
+#define FT_STANDS(name)                                                                            \
+    all = all &&                                                                                   \
+          (table.coll_##name == nullptr || table.coll_##name == diverted_functions().coll_##name);
+    FT_FOR_EACH_COLLECTIVE(FT_STANDS)
+#undef FT_STANDS
+    return all;
+}
+
+void Module::come_back() noexcept
+{
+    if (--handing_on == 0 && topmost && OPAL_UNLIKELY(!stands_above())) {
+        const validate::Lock lock;
+        stand_above();
+    }
 }
 
 Mode Module::look() noexcept

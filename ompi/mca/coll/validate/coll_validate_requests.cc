@@ -1,0 +1,159 @@
+// What ends with an error because a rank has failed, on its way through Open MPI's functions on
+// requests. They are a table that a component may replace, as its own pml/v does.
+//
+// Where several requests are waited for at once these functions give back that one of them failed
+// (MPI_ERR_IN_STATUS, or MPI_ERR_OTHER), and most collective algorithms pass that on. Here it is
+// the class of the failure. MPI_Waitall and its likes look at the requests for themselves.
+//
+// A non-blocking collective's error would go to MPI_COMM_WORLD's error handler. An error that the
+// PML has made and libnbc handed on is left as it is, whatever has become of the communicator
+// since: by now the program may have read it by MPI_Request_get_status.
+#include "ompi/mca/coll/validate/coll_validate.hpp"
+
+#include <algorithm>
+
+#include "ompi/mpi_ft/mpi_ft.h"
+
+namespace ft::coll {
+
+namespace {
+
+ompi_request_fns_t stock;
+bool watching = false;
+
+bool of_a_failure(int error) noexcept
+{
+    return error == MPI_ERR_RANK_FAIL_STOP || error == MPIX_ERR_REVOKED ||
+           error == MPIX_ERR_UNREACHABLE;
+}
+
+/// What the program is told of each request where it waits for several: of request i, or of
+/// indices[i] where there are indices.
+struct Told {
+    ompi_status_public_t *statuses = MPI_STATUSES_IGNORE;
+    const int *ended = nullptr;
+    const int *indices = nullptr;
+
+    ompi_status_public_t *status_of(std::size_t request) const noexcept
+    {
+        if (statuses == MPI_STATUSES_IGNORE || indices == nullptr) {
+            return statuses == MPI_STATUSES_IGNORE ? nullptr : &statuses[request];
+        }
+        const int *const at = std::find(indices, indices + *ended, static_cast<int>(request));
+        return at == indices + *ended ? nullptr : &statuses[at - indices];
+    }
+};
+
+/// A collective has failed: its error goes to its communicator's error handler, and has the class
+/// of the failure. When a round of libnbc's has failed as soon as it has begun, an error of its own
+/// stands there.
+void mend(ompi_request_t *request, ompi_status_public_t *status) noexcept
+{
+    ompi_communicator_t *const comm = request->req_mpi_object.comm;
+    {
+        const validate::Lock lock;
+        if (validate::service().find(comm) == nullptr) {
+            return;
+        }
+    }
+    const int error = request->req_status.MPI_ERROR;
+    fail(request, of_a_failure(error) ? error : failure_on(comm, error));
+    if (status != nullptr) {
+        status->MPI_ERROR = request->req_status.MPI_ERROR;
+    }
+}
+
+/// \return what to say instead of `rc`
+[[gnu::noinline]] int mended(int rc, std::size_t count, ompi_request_t **requests,
+                             const Told &told) noexcept
+{
+    for (std::size_t i = 0; i < count; ++i) {
+        ompi_request_t *const request = requests[i];
+        if (request == nullptr || !REQUEST_COMPLETE(request) ||
+            request->req_status.MPI_ERROR == MPI_SUCCESS) {
+            continue;
+        }
+        if (request->req_type == OMPI_REQUEST_COLL) {
+            mend(request, told.status_of(i));
+        }
+        if (!of_a_failure(rc) && of_a_failure(request->req_status.MPI_ERROR)) {
+            rc = request->req_status.MPI_ERROR;
+        }
+    }
+    return rc;
+}
+
+int looked_at(int rc, std::size_t count, ompi_request_t **requests, const Told &told = {}) noexcept
+{
+    return OPAL_LIKELY(rc == OMPI_SUCCESS) ? rc : mended(rc, count, requests, told);
+}
+
+int test(ompi_request_t **request, int *flag, ompi_status_public_t *status) noexcept
+{
+    return looked_at(stock.req_test(request, flag, status), 1, request);
+}
+
+int test_any(std::size_t count, ompi_request_t **requests, int *index, int *flag,
+             ompi_status_public_t *status) noexcept
+{
+    return looked_at(stock.req_test_any(count, requests, index, flag, status), count, requests);
+}
+
+int test_all(std::size_t count, ompi_request_t **requests, int *flag,
+             ompi_status_public_t *statuses) noexcept
+{
+    return looked_at(stock.req_test_all(count, requests, flag, statuses), count, requests,
+                     {statuses});
+}
+
+int test_some(std::size_t count, ompi_request_t **requests, int *ended, int *indices,
+              ompi_status_public_t *statuses) noexcept
+{
+    return looked_at(stock.req_test_some(count, requests, ended, indices, statuses), count,
+                     requests, {statuses, ended, indices});
+}
+
+int wait(ompi_request_t **request, ompi_status_public_t *status) noexcept
+{
+    return looked_at(stock.req_wait(request, status), 1, request);
+}
+
+int wait_any(std::size_t count, ompi_request_t **requests, int *index,
+             ompi_status_public_t *status) noexcept
+{
+    return looked_at(stock.req_wait_any(count, requests, index, status), count, requests);
+}
+
+int wait_all(std::size_t count, ompi_request_t **requests, ompi_status_public_t *statuses) noexcept
+{
+    return looked_at(stock.req_wait_all(count, requests, statuses), count, requests, {statuses});
+}
+
+int wait_some(std::size_t count, ompi_request_t **requests, int *ended, int *indices,
+              ompi_status_public_t *statuses) noexcept
+{
+    return looked_at(stock.req_wait_some(count, requests, ended, indices, statuses), count,
+                     requests, {statuses, ended, indices});
+}
+
+constexpr ompi_request_fns_t ours = {test, test_any, test_all, test_some,
+                                     wait, wait_any, wait_all, wait_some};
+
+} // namespace
+
+void watch_requests() noexcept
+{
+    stock = ompi_request_functions;
+    ompi_request_functions = ours;
+    watching = true;
+}
+
+void unwatch_requests() noexcept
+{
+    if (watching) {
+        ompi_request_functions = stock;
+        watching = false;
+    }
+}
+
+} // namespace ft::coll
