@@ -42,6 +42,8 @@ extern "C" {
 #include "orte/mca/plm/base/plm_private.h"
 #include "orte/mca/ras/base/base.h"
 #include "orte/mca/rmaps/rmaps_types.h"
+#include "orte/mca/rmaps/base/base.h"
+#include "orte/mca/rmaps/base/rmaps_private.h"
 #include "orte/mca/rml/rml.h"
 #include "orte/mca/rml/rml_types.h"
 #include "orte/mca/rml/base/base.h"

@@ -2,6 +2,7 @@
 
 #include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/launch_key.hpp"
+#include "orte_glue/radixft/probe.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 
 #include "opal/ft/base/wire.hpp"
@@ -19,7 +20,9 @@ namespace {
 /// Ticks after which mpirun looks for daemons whose leaving it may have missed.
 constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
-constexpr std::uint32_t format = 5;
+constexpr std::uint32_t format = 6;
+/// How long mpirun's host has to answer a daemon that finds the launch to take too long.
+constexpr base::Duration mpirun_patience = 1000_ms;
 
 /// Of mpirun's parameters those that GO brings to all daemons.
 constexpr std::array agreed{
@@ -137,6 +140,7 @@ int Daemon::start() noexcept
     }
     self_ = ORTE_PROC_MY_NAME->vpid;
     started_at_ = monotonic_now();
+    launch_since_ = started_at_;
     started_wall_us_ = wall_us();
     session_ = std::make_unique<Session>(self_);
     gather_ = std::make_unique<Gather>(
@@ -185,6 +189,7 @@ bool Daemon::get_keys()
         hand_out(self.launch_key_);
         self.take_over_launcher();
         self.spawns_.watch();
+        self.publications_.watch();
         self.bring_back(*static_cast<const orte_state_caddy_t *>(data)->jdata);
         orte_ras_base_allocate(fd, flags, data);
     });
@@ -197,6 +202,7 @@ void Daemon::stop() noexcept
         return;
     }
     started_ = false;
+    publications_.stop();
     opal_event_evtimer_del(&timer_);
     if (lines_.readable() >= 0) {
         opal_event_del(&line_broke_);
@@ -308,8 +314,17 @@ void Daemon::on_ready(NodeId from, base::WireReader &in, bool genuine)
     if (begun() || their_count != orte_process_info.num_procs) {
         return;
     }
-    ready_.insert(from);
-    if (ready_.size() + 1 < orte_process_info.num_procs) {
+    if (!missing_.contains(from)) {
+        ready_.insert(from);
+    }
+    begin_if_ready();
+}
+
+/// At mpirun: the job begins when all daemons are ready that are not given up.
+void Daemon::begin_if_ready()
+{
+    if (!mapped_ || orte_process_info.num_procs < 2 ||
+        ready_.size() + missing_.size() + 1 < orte_process_info.num_procs) {
         return;
     }
     const Parameters &p = parameters();
@@ -341,7 +356,10 @@ void Daemon::on_ready(NodeId from, base::WireReader &in, bool genuine)
 Bytes Daemon::go(bool join, std::size_t room) const
 {
     const Parameters &p = parameters();
-    Bytes text(4 + 4 + 4 + 1 + number_.size() + agreed.size() * 4 + 4 + output_.size() + room);
+    // Who joins learns from its first view who is a member.
+    const std::map<NodeId, std::string> absent = join ? decltype(missing_){} : missing_;
+    Bytes text(4 + 4 + 4 + 1 + number_.size() + agreed.size() * 4 + 4 + output_.size() + 4 +
+               absent.size() * 4 + room);
     base::WireWriter out(text);
     out.u32(magic);
     out.u32(format);
@@ -353,6 +371,10 @@ Bytes Daemon::go(bool join, std::size_t room) const
     }
     out.u32(static_cast<std::uint32_t>(output_.size()));
     out.bytes(std::as_bytes(std::span(output_)));
+    out.u32(static_cast<std::uint32_t>(absent.size()));
+    for (const auto &[id, what] : absent) {
+        out.u32(id);
+    }
     return text;
 }
 
@@ -368,6 +390,14 @@ void Daemon::on_go(base::WireReader &in)
         p.*value = static_cast<int>(in.u32());
     }
     const auto output = in.bytes(std::min<std::size_t>(in.u32(), PATH_MAX));
+    std::map<NodeId, std::string> absent;
+    for (std::uint32_t left = in.u32(); left > 0 && in.ok(); --left) {
+        if (const NodeId id = in.u32(); id == 0 || id == self_ || id >= daemons) {
+            in.fail();
+        } else {
+            absent[id] = {};
+        }
+    }
     if (!in.ok() || (!join && !in.complete()) || their_format != format || begun() ||
         self_ >= daemons || !p.fault().empty()) {
         ++dropped_;
@@ -379,6 +409,7 @@ void Daemon::on_go(base::WireReader &in)
     output_.assign(reinterpret_cast<const char *>(output.data()), output.size());
     orte_process_info.num_procs = std::max<orte_vpid_t>(orte_process_info.num_procs, daemons);
     if (!join) {
+        missing_ = std::move(absent);
         begin(daemons);
     } else if (!on_invitation(in)) {
         ++dropped_;
@@ -400,6 +431,10 @@ void Daemon::prepare_engine()
         }
     }
     hand_out_no_more();
+    publications_.watch();
+    // Before it may stand in for mpirun: others may see that it does sooner than it does itself,
+    // and what they publish here is to be seen.
+    spawns_.watch();
     sealer_.emplace(key_);
     session_->log_to(log_.is_open() ? &log_ : nullptr);
 }
@@ -413,7 +448,10 @@ void Daemon::begin(std::uint32_t daemons)
     if (self_ != 0) {
         // A daemon does not keep book of the others, which a stand-in for mpirun needs.
         for (NodeId id = 0; id < daemons; ++id) {
-            if (orte_proc_t *const proc = daemon_object(id); proc != nullptr) {
+            orte_proc_t *const proc = daemon_object(id);
+            if (proc != nullptr && missing_.contains(id)) {
+                ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
+            } else if (proc != nullptr) {
                 ORTE_FLAG_SET(proc, ORTE_PROC_FLAG_ALIVE);
                 proc->state = ORTE_PROC_STATE_RUNNING;
             }
@@ -421,6 +459,11 @@ void Daemon::begin(std::uint32_t daemons)
     }
     session_->begin(monotonic_now(), p.engine(), daemons);
     welcome_ = true;
+    for (const auto &[id, what] : missing_) {
+        // It has never been one of them, so it has voted for nothing.
+        lost_.insert(id);
+        session_->proof(monotonic_now(), id, membership::ProofKind::reaped);
+    }
     for (NodeId id = 0; id < daemons && self_ == 0; ++id) {
         hosts_.remember(host_name(id), {id, 0});
     }
@@ -462,23 +505,34 @@ void Daemon::check_leaving()
 
 void Daemon::check_launch(base::Time now)
 {
+    check_mpirun(now);
     const int wait = parameters().launch_wait_ms;
     if (self_ != 0 || begun() || over_ || wait == 0 || orte_process_info.num_procs < 2 ||
         orte_finalizing || orte_orteds_term_ordered ||
-        now - started_at_ < base::Duration::from_ms(wait)) {
+        now - launch_since_ < base::Duration::from_ms(wait)) {
         return;
     }
     // Nobody is ready before all have called: who has not is the culprit, if there is one.
+    std::vector<NodeId> silent_ones;
     std::string silent;
     std::string missing;
     for (NodeId id = 1; id < orte_process_info.num_procs; ++id) {
-        if (ready_.contains(id)) {
+        if (ready_.contains(id) || missing_.contains(id)) {
             continue;
         }
         missing += (missing.empty() ? "" : ", ") + host_name(id);
         if (contact(id).empty()) {
+            silent_ones.push_back(id);
             silent += (silent.empty() ? "" : ", ") + host_name(id);
         }
+    }
+    if (parameters().start_without > 0 && !mapped_ && !silent_ones.empty()) {
+        launch_since_ = now;
+        for (const NodeId id : silent_ones) {
+            lost_in_launch(id, "has not called within " + std::to_string(wait) +
+                                   " ms (errmgr_radixft_launch_wait)");
+        }
+        return;
     }
     if (!without_key_.empty()) {
         std::string names;
@@ -495,6 +549,24 @@ void Daemon::check_launch(base::Time now)
         " ms (errmgr_radixft_launch_wait) from: " + (silent.empty() ? missing : silent) +
         ". Is the host up, can mpirun's remote shell start a daemon there, and is ompi-ft "
         "installed there too?");
+}
+
+/// At a daemon that was started and waits for the job to begin: mpirun's host may be cut off, of
+/// which no connection tells for minutes.
+void Daemon::check_mpirun(base::Time now)
+{
+    const int wait = parameters().launch_wait_ms;
+    if (self_ == 0 || begun() || over_ || wait == 0 || orte_orteds_term_ordered ||
+        now - std::max(started_at_, looked_for_mpirun_at_) < base::Duration::from_ms(wait)) {
+        return;
+    }
+    looked_for_mpirun_at_ = now;
+    knock(contact(0), mpirun_patience, [](Knock answer) {
+        Daemon &self = get();
+        if (answer != Knock::accepted && self.started_ && !self.begun()) {
+            self.peer_left(0);
+        }
+    });
 }
 
 void Daemon::launch_failed(const std::string &why)

@@ -18,6 +18,7 @@
 #include "orte_glue/radixft/jobs.hpp"
 #include "orte_glue/radixft/life_lines.hpp"
 #include "orte_glue/radixft/parameters.hpp"
+#include "orte_glue/radixft/publications.hpp"
 #include "orte_glue/radixft/segments.hpp"
 #include "orte_glue/radixft/session.hpp"
 #include "orte_glue/radixft/spawns.hpp"
@@ -48,7 +49,8 @@ struct NodeLoss {
     Epoch epoch = 0;
 };
 
-/// At mpirun: a job that is not mapped before these daemons are members.
+/// At mpirun: a job that is not mapped before these daemons are members, and before the ranks of
+/// spawns that failed have ended.
 struct Launch {
     orte_state_caddy_t *caddy = nullptr;
     std::set<NodeId> newcomers;
@@ -90,10 +92,13 @@ class Daemon {
     /// At a daemon: the same as connection_lost(), also for the time before the job has begun.
     void peer_left(NodeId id) noexcept;
     /// At mpirun: its exit code if it has none yet. The runtime sets one of its own when a remote
-    /// shell fails, which a lost daemon must not leave behind.
+    /// shell fails, which a lost daemon must not leave behind, and when a spawn cannot be mapped.
     void set_exit_code(int code) noexcept;
     /// A rank of this daemon died without having finalized.
     void rank_died(const orte_proc_t &rank, Cause cause) noexcept;
+
+    /// At mpirun: how many ranks fewer than were asked for the job began with.
+    std::size_t ranks_missing() const { return shortage_.ranks; }
 
     /// Whether a rank of this job is known to have died.
     bool bereaved(std::uint32_t jobid) const { return bereaved_.contains(jobid); }
@@ -104,12 +109,18 @@ class Daemon {
     /// At mpirun: a rank has called MPI_Abort. Whether that concerns the spawn alone in whose
     /// MPI_Init it is.
     bool spawn_aborted(orte_job_t &job, orte_proc_t &rank) noexcept;
-    /// At mpirun: ends spawned jobs that wait for a rank that is dead.
+    /// At mpirun: a spawned job of which nothing was started fails, and those who called it are
+    /// told.
+    void give_up_launch(orte_job_t &job);
+    /// At mpirun: ends spawned jobs that wait for a rank that is dead. There, and at who stands in
+    /// for it: minds deaths in calls of MPI_Comm_accept and MPI_Comm_connect.
     void mind_callers() noexcept;
     /// At mpirun: ends the whole job with a message that was shown before.
     void end_job(orte_job_t *job, orte_job_state_t state, orte_proc_t *culprit, int code) noexcept;
     /// A daemon went as it was told to: nothing is sent there any more.
     void has_left(NodeId id) noexcept { lost_.insert(id); }
+    /// At a daemon: a rank has called MPI_Abort.
+    void called_abort(const orte_job_t &job, const orte_proc_t &rank) noexcept;
     /// At a daemon: something happened after which the whole job must end. mpirun learns of it by
     /// the runtime's own ways; this is for the time after its death.
     void job_must_end(const std::string &why) noexcept;
@@ -132,16 +143,37 @@ class Daemon {
     void send_ready();
     bool get_keys();
     void on_ready(NodeId from, base::WireReader &in, bool genuine);
+    void begin_if_ready();
     void on_go(base::WireReader &in);
     void prepare_engine();
     Bytes go(bool join, std::size_t room) const;
     void begin(std::uint32_t daemons);
     void check_launch(base::Time now);
+    void check_mpirun(base::Time now);
     void check_leaving();
     void launch_failed(const std::string &why);
 
+    // short_start.cc
+    /// What a job lacks that begins without some hosts.
+    struct Shortage {
+        std::size_t asked = 0;    ///< ranks that it was to have
+        std::size_t ranks = 0;    ///< of those, for which there is no room
+        bool nobody_left = false; ///< no host at all for some program
+    };
+    void lost_in_launch(NodeId id, const std::string &what);
+    Shortage shortage(orte_job_t &job) const;
+    bool may_begin(orte_job_t &job);
+    std::string missing_hosts() const;
+    bool fit(orte_job_t &job);
+    bool turns_away(NodeId id) const;
+    bool goes_on_without(const orte_job_t &job, orte_proc_t &dead, const RankDeath &death);
+    bool holds_up_others(const RankDeath &death) const;
+    static void receive_daemons();
+
     // daemon_join.cc
-    void admit_newcomers(orte_state_caddy_t *caddy);
+    void admit(orte_state_caddy_t *caddy);
+    void admit_newcomers(Launch &launch);
+    bool ranks_are_ending() const;
     void bring_back(const orte_job_t &job);
     static void bring_back(NodeId id, const std::string &host);
     NodeId next_comeback(std::uint32_t jobid);
@@ -153,9 +185,9 @@ class Daemon {
     bool on_address(NodeId from, std::span<const std::byte> body);
     void follow_joins(const membership::Event &installed);
     void check_newcomers();
-    void give_up_launch(orte_job_t &job);
     bool in_mpi_init(std::uint32_t jobid) const;
     bool in_mpi_init(const orte_proc_t &dead) const;
+    bool begins_job(const Bytes &signature) const;
     void spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death);
     void newcomer_failed(NodeId id);
 
@@ -188,6 +220,7 @@ class Daemon {
     void flush_glue();
     void on_refused(NodeId id);
     void on_event(const membership::Event &event);
+    void remember_loss(const membership::Removed &gone_one, Epoch epoch);
     void on_installed(const membership::Event &event);
     void apply_view();
     static void set_down(NodeId id);
@@ -205,6 +238,9 @@ class Daemon {
     void without_mpirun(const membership::View &view);
     void stand_in();
     void check_ranks();
+    const RankDeath *missed_by(const orte_proc_t &waiting) const;
+    void check_spawns();
+    bool is_beginning(const orte_job_t &spawned) const;
     void check_winding_down();
     void on_output(opal_buffer_t *buffer);
     void on_request(orte_process_name_t *sender, opal_buffer_t *buffer);
@@ -246,21 +282,31 @@ class Daemon {
     std::map<NodeId, std::uint32_t> lives_;       ///< at mpirun: incarnations of newcomers
     orte_state_cbfunc_t start_daemons_ = nullptr; ///< the launcher's
     bool greeted_ = false;                        ///< this newcomer has told who it is
-    Spawns spawns_;                               ///< at mpirun
+    Spawns spawns_;                               ///< at mpirun, or who stands in for it
     AddressRequests requests_;
+    Publications publications_;
     std::set<std::uint32_t> bereaved_; ///< jobs of which a rank died
     std::vector<Comeback> comebacks_;  ///< at mpirun: not started yet
     std::vector<Launch> launches_;     ///< at mpirun: wait for newcomers
     std::set<NodeId> ready_;           ///< at mpirun, during the launch
-    std::set<NodeId> lost_;            ///< nothing is sent there any more
-    std::set<NodeId> connected_;       ///< the channel's connections
-    std::set<NodeId> awaited_;         ///< these are to open a connection here
-    Held held_;                        ///< waits for the answers to knocks, and for connections
+    bool mapped_ = false;              ///< at mpirun: it is decided where the first job runs
+    /// Daemons without which the job began, and at mpirun why: "could not be started".
+    std::map<NodeId, std::string> missing_;
+    std::set<NodeId> unwanted_; ///< at mpirun: of those, all that were not asked for again
+    Shortage shortage_;         ///< at mpirun
+    /// At mpirun: dead ranks of the first job without which the others get through MPI_Init.
+    std::set<Rank> done_without_;
+    std::set<NodeId> lost_;      ///< nothing is sent there any more
+    std::set<NodeId> connected_; ///< the channel's connections
+    std::set<NodeId> awaited_;   ///< these are to open a connection here
+    Held held_;                  ///< waits for the answers to knocks, and for connections
     std::map<NodeId, std::int64_t> doubted_us_; ///< when doubt began
     std::map<NodeId, NodeLoss> losses_;
     std::pair<Epoch, std::int64_t>
         stabilized_; ///< the last view that all voted for here, and its T_s in ns
     base::Time started_at_;
+    base::Time launch_since_;         ///< at mpirun: of what is waited for in the launch
+    base::Time looked_for_mpirun_at_; ///< at a daemon, before the job has begun
     base::Time announced_at_; ///< at the root: the oldest announcement that not everybody has
     std::map<Rank, std::int64_t> spread_us_; ///< how long the announcement of a death took
     std::int64_t started_wall_us_ = 0;
@@ -272,9 +318,12 @@ class Daemon {
     unsigned leaving_ticks_ = 0;
     std::optional<base::Time> orphaned_at_; ///< mpirun has been gone since
     std::string must_end_;                  ///< why, if the job must end
-    std::string output_;                    ///< where the ranks' output goes without mpirun: path
-                                            ///< without its extension
-    std::FILE *stdout_ = nullptr;           ///< open at the daemon that stands in for mpirun
+    base::Time must_end_since_;
+    /// Since when a rank of this daemon has waited in MPI_Init for a dead one, without mpirun.
+    base::Time missed_since_ = base::Time::never();
+    std::string output_;          ///< where the ranks' output goes without mpirun: path
+                                  ///< without its extension
+    std::FILE *stdout_ = nullptr; ///< open at the daemon that stands in for mpirun
     std::FILE *stderr_ = nullptr;
     opal_event_t timer_;
     base::Time armed_for_;
@@ -300,5 +349,7 @@ orte_proc_t *daemon_object(NodeId id);
 
 /// The contact string of a daemon; empty if the runtime has none, because it has not called yet.
 std::string contact(NodeId id);
+/// Has the runtime remember another one.
+void remember_contact(NodeId id, const std::string &uri);
 
 } // namespace ft::radixft

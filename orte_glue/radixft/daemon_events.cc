@@ -43,8 +43,7 @@ void Daemon::connection_lost(NodeId id) noexcept
                                           : "silence");
         if (!self.begun()) {
             if (self.self_ == 0 && answer == Knock::refused) {
-                self.launch_failed("the daemon on " + host_name(id) +
-                                   " ended before the job had begun");
+                self.lost_in_launch(id, "ended before the job had begun");
             }
             return;
         }
@@ -100,12 +99,11 @@ void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
         return;
     }
     if (!begun()) {
-        const std::string host = host_name(daemon.name.vpid);
-        launch_failed("the daemon on " + host +
-                      " could not be started, or ended before the job had begun: mpirun's remote "
-                      "shell returned " +
-                      std::to_string(WIFEXITED(daemon.exit_code) ? WEXITSTATUS(daemon.exit_code)
-                                                                 : daemon.exit_code));
+        const int code = daemon.exit_code;
+        lost_in_launch(daemon.name.vpid,
+                       "could not be started, or ended before the job had begun: mpirun's remote "
+                       "shell returned " +
+                           std::to_string(WIFEXITED(code) ? WEXITSTATUS(code) : code));
         return;
     }
     if (!session_->engine().view()->contains(daemon.name.vpid) &&
@@ -252,6 +250,21 @@ void Daemon::on_event(const Event &event)
     }
 }
 
+void Daemon::remember_loss(const membership::Removed &gone_one, Epoch epoch)
+{
+    NodeLoss &loss = losses_[gone_one.id];
+    const auto doubt = doubted_us_.find(gone_one.id);
+    loss.id = gone_one.id;
+    loss.host = host_name(gone_one.id);
+    loss.grade = gone_one.grade;
+    loss.installed_us = wall_us();
+    loss.noticed_us = doubt == doubted_us_.end() ? loss.installed_us : doubt->second;
+    loss.epoch = epoch;
+    loss.stabilized_ns = stabilized_.first == epoch ? stabilized_.second : 0;
+    // As of now: its host may come back, with other ranks.
+    loss.ranks = jobs_.ranks_on(gone_one.id);
+}
+
 void Daemon::on_installed(const Event &event)
 {
     story(1, "installed view %llu: %u daemons, %u messages",
@@ -259,17 +272,9 @@ void Daemon::on_installed(const Event &event)
     jobs_.learn();
     if (event.change) {
         for (const membership::Removed &gone_one : event.change->removed) {
-            NodeLoss &loss = losses_[gone_one.id];
-            const auto doubt = doubted_us_.find(gone_one.id);
-            loss.id = gone_one.id;
-            loss.host = host_name(gone_one.id);
-            loss.grade = gone_one.grade;
-            loss.installed_us = wall_us();
-            loss.noticed_us = doubt == doubted_us_.end() ? loss.installed_us : doubt->second;
-            loss.epoch = event.view->epoch();
-            loss.stabilized_ns = stabilized_.first == loss.epoch ? stabilized_.second : 0;
-            // As of now: its host may come back, with other ranks.
-            loss.ranks = jobs_.ranks_on(gone_one.id);
+            if (gone_one.incarnation != 0 || !missing_.contains(gone_one.id)) {
+                remember_loss(gone_one, event.view->epoch());
+            }
             set_down(gone_one.id);
             // An evicted one may live and must be told so; a dead one would only make the channel
             // complain.
@@ -355,6 +360,7 @@ void Daemon::on_announced(const RankDeath &death)
           : death.cause == Cause::signal  ? "by a signal"
           : death.cause == Cause::hung    ? "it hung"
           : death.cause == Cause::stopped ? "it was stopped"
+          : death.cause == Cause::absent  ? "before MPI_Init"
                                           : "it exited",
           static_cast<unsigned long long>(death.epoch));
     bereaved_.insert(death.who.jobid);
@@ -367,8 +373,8 @@ void Daemon::on_announced(const RankDeath &death)
     }
     if (ORTE_PROC_IS_HNP) {
         account(death);
-        mind_callers();
     }
+    mind_callers();
     gather_->recheck();
 }
 
@@ -387,11 +393,10 @@ void Daemon::account(const RankDeath &death)
     if (spawns_.awaited(*job)) {
         spawn_failed(*job, *proc, death);
     } else if (in_mpi_init(*proc)) {
-        const std::string host = host_name(death.host);
-        orte_show_help("help-errmgr-radixft.txt", "died-in-init", true, death.who.vpid,
-                       host.c_str(), death.exit_code);
-        end_job(job, ORTE_JOB_STATE_ABORTED, proc, death.exit_code);
-        return;
+        if (!goes_on_without(*job, *proc, death)) {
+            end_job(job, ORTE_JOB_STATE_ABORTED, proc, death.exit_code);
+            return;
+        }
     }
     if (proc->state < ORTE_PROC_STATE_TERMINATED) {
         // Not one of the states of failure: those make the runtime send a notification of its own.
@@ -448,10 +453,15 @@ void Daemon::tell_ranks(const RankDeath &death)
 
 bool Daemon::gone(NodeId id, const Bytes &signature)
 {
+    const std::vector<Rank> named = decode_signature(signature);
+    if (begins_job(signature)) {
+        const std::vector<Rank> ranks = jobs_.ranks_on(id, named);
+        return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(),
+                                             [this](Rank r) { return done_without_.contains(r); });
+    }
     if (is_member() && !session_->engine().view()->contains(id)) {
         return true;
     }
-    const std::vector<Rank> named = decode_signature(signature);
     if (named.empty()) {
         return false; // all daemons take part for themselves
     }

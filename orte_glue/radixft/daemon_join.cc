@@ -20,6 +20,8 @@ namespace {
 /// Longest contact string that is believed.
 constexpr std::size_t most_contact = 4096;
 
+} // namespace
+
 void remember_contact(NodeId id, const std::string &uri)
 {
     opal_process_name_t name = *ORTE_PROC_MY_NAME;
@@ -33,8 +35,6 @@ void remember_contact(NodeId id, const std::string &uri)
     OBJ_DESTRUCT(&value);
 }
 
-} // namespace
-
 void Callbacks::vm_ready(int, short, void *data) noexcept
 {
     auto *caddy = static_cast<orte_state_caddy_t *>(data);
@@ -44,21 +44,54 @@ void Callbacks::vm_ready(int, short, void *data) noexcept
         OBJ_RELEASE(caddy);
         return;
     }
-    if (!self.begun() || !orte_get_attribute(&caddy->jdata->attributes, ORTE_JOB_LAUNCHED_DAEMONS,
-                                             nullptr, OPAL_BOOL)) {
+    if (is_first(caddy->jdata->jobid) && !self.fit(*caddy->jdata)) {
+        OBJ_RELEASE(caddy);
+        return;
+    }
+    if (!self.begun() || caddy->jdata->jobid == ORTE_PROC_MY_NAME->jobid ||
+        is_first(caddy->jdata->jobid)) {
         orte_plm_base_vm_ready(0, 0, caddy);
         return;
     }
-    self.admit_newcomers(caddy);
+    self.admit(caddy);
 }
 
-void Daemon::admit_newcomers(orte_state_caddy_t *caddy)
+/// Holds a spawned job back until its new daemons are members and the slots of those that failed
+/// are free again.
+void Daemon::admit(orte_state_caddy_t *caddy)
+{
+    Launch launch{.caddy = caddy, .newcomers = {}, .since = monotonic_now()};
+    if (orte_get_attribute(&caddy->jdata->attributes, ORTE_JOB_LAUNCHED_DAEMONS, nullptr,
+                           OPAL_BOOL)) {
+        admit_newcomers(launch);
+    }
+    if (ranks_are_ending()) {
+        story(1, "a spawn waits until the ranks of a failed one have ended");
+    }
+    launches_.push_back(std::move(launch));
+    introduce();
+    check_newcomers();
+    flush();
+    arm_timer();
+}
+
+/// Whoever called for a spawn that failed may call for the next one before what was left of that is
+/// gone, and its slots with it.
+bool Daemon::ranks_are_ending() const
+{
+    bool found = false;
+    for_every_job([&](const orte_job_t &job) {
+        found = found || (spawns_.refused(job.jobid) && job.num_terminated < job.num_procs);
+    });
+    return found;
+}
+
+void Daemon::admit_newcomers(Launch &launch)
 {
     hand_out_no_more();
     // The stock runtime has put the list of hosts on the newcomer's command line, and takes it for
     // known: daemons that were there before would fail at the launch.
     orte_nidmap_communicated = false;
-    Launch launch{.caddy = caddy, .newcomers = {}, .since = monotonic_now()};
     for (NodeId id = 1; id < orte_process_info.num_procs; ++id) {
         const orte_proc_t *const proc = daemon_object(id);
         if (proc != nullptr && ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_ALIVE) &&
@@ -71,11 +104,6 @@ void Daemon::admit_newcomers(orte_state_caddy_t *caddy)
             story(1, "daemon %u on %s is to join", id, host_name(id).c_str());
         }
     }
-    launches_.push_back(std::move(launch));
-    introduce();
-    check_newcomers();
-    flush();
-    arm_timer();
 }
 
 /// Has the runtime start daemons again on the hosts that a spawned job names, if those had ones
@@ -133,6 +161,7 @@ NodeId Daemon::next_comeback(std::uint32_t jobid)
     }
     const Comeback now = *it;
     comebacks_.erase(it);
+    unwanted_.erase(now.id);
     bring_back(now.id, now.host);
     return now.id;
 }
@@ -188,6 +217,9 @@ void Daemon::take_over_launcher()
 {
     if (start_daemons_ != nullptr) {
         return;
+    }
+    if (parameters().start_without > 0) {
+        receive_daemons();
     }
     for (opal_list_item_t *item = opal_list_get_first(&orte_job_states);
          item != opal_list_get_end(&orte_job_states); item = opal_list_get_next(item)) {
@@ -302,6 +334,7 @@ bool Daemon::on_address(NodeId from, std::span<const std::byte> body)
 
 void Daemon::give_up_launch(orte_job_t &job)
 {
+    orte_exit_status = exit_code_; // a mapper that finds no slots sets one
     std::erase_if(comebacks_, [&job](const Comeback &c) { return c.jobid == job.jobid; });
     refuse_launch(job, job.originator, ORTE_ERR_FAILED_TO_START);
     job.num_terminated = job.num_procs;
@@ -310,17 +343,19 @@ void Daemon::give_up_launch(orte_job_t &job)
 
 bool Daemon::in_mpi_init(const orte_proc_t &dead) const
 {
-    const auto job = jobs_.all().find(dead.name.jobid);
-    if (job == jobs_.all().end()) {
-        return true;
+    const std::uint32_t jobid = dead.name.jobid;
+    const NodeId host = jobs_.only_host(jobid);
+    if (host == no_node) {
+        return in_mpi_init(jobid);
     }
-    const std::vector<NodeId> &hosts = job->second;
-    if (std::all_of(hosts.begin(), hosts.end(), [&](NodeId id) { return id == hosts.front(); })) {
-        // Fences under one daemon are the PMIx server's own affair. It lets the others go on
-        // without a client that has broken off, but waits for ever for one that never came.
-        return !ORTE_FLAG_TEST(&dead, ORTE_PROC_FLAG_REG) && hosts.front() == self_;
+    // Fences under one daemon are the PMIx server's own affair. It lets the others go on without a
+    // client that has broken off, but waits for ever for one that never came: of which its daemon
+    // knows, and mpirun only when all have come.
+    if (host == self_) {
+        return !ORTE_FLAG_TEST(&dead, ORTE_PROC_FLAG_REG);
     }
-    return in_mpi_init(dead.name.jobid);
+    const orte_job_t *const job = ORTE_PROC_IS_HNP ? orte_get_job_data_object(jobid) : nullptr;
+    return job != nullptr && job->num_reported < job->num_procs;
 }
 
 bool Daemon::in_mpi_init(std::uint32_t jobid) const
@@ -330,6 +365,15 @@ bool Daemon::in_mpi_init(std::uint32_t jobid) const
     const std::uint32_t fences = opal_pmix_base_async_modex ? 1 : 2;
     const Rank all{jobid, every_rank};
     return gather_->completed(encode_signature({&all, 1})) < fences;
+}
+
+/// Whether this is a collective of the first job's MPI_Init. That waits for the dead too, unless
+/// they may be done without: the job is ended for them, and nobody is to get on meanwhile.
+bool Daemon::begins_job(const Bytes &signature) const
+{
+    const std::vector<Rank> named = decode_signature(signature);
+    return named.size() == 1 && named.front().vpid == every_rank && is_first(named.front().jobid) &&
+           in_mpi_init(named.front().jobid);
 }
 
 /// A rank of a spawned job died before those who spawned it had a communicator with it. Their
@@ -356,25 +400,28 @@ try {
     }
     const auto &dead = session_->deaths().known();
     spawns_.on_deaths(dead);
-    std::vector<std::pair<orte_job_t *, Rank>> lost;
+    if (!ORTE_PROC_IS_HNP) {
+        if (orphaned_at_ && is_root()) {
+            spawns_.refuse_all(dead); // each daemon has ended its own of these ranks
+        }
+        return;
+    }
+    std::vector<std::pair<orte_job_t *, const RankDeath *>> lost;
     for_every_job([&](orte_job_t &job) {
         if (spawns_.refused(job.jobid)) {
             return;
         }
         for (const Rank caller : spawns_.waits_for(job)) {
-            const auto first =
-                dead.lower_bound(caller.vpid == every_rank ? Rank{caller.jobid, 0} : caller);
-            if (first != dead.end() && first->first.jobid == caller.jobid &&
-                (caller.vpid == every_rank || first->first == caller)) {
-                lost.emplace_back(&job, first->first);
+            if (const RankDeath *const death = find_death(dead, caller)) {
+                lost.emplace_back(&job, death);
                 return;
             }
         }
     });
-    for (const auto &[job, caller] : lost) {
+    for (const auto &[job, death] : lost) {
         spawns_.refuse(*job);
-        orte_show_help("help-errmgr-radixft.txt", "spawn-orphaned", true, caller.vpid,
-                       host_name(dead.at(caller).host).c_str());
+        orte_show_help("help-errmgr-radixft.txt", "spawn-orphaned", true, death->who.vpid,
+                       host_name(death->host).c_str());
         orte_plm.terminate_job(job->jobid);
     }
 } catch (const std::exception &) {
@@ -463,7 +510,7 @@ void Daemon::check_newcomers()
             }
         }
         const bool late = wait != 0 && now - it->since >= base::Duration::from_ms(wait);
-        if (!missing.empty() && !late && !dead) {
+        if ((!missing.empty() || ranks_are_ending()) && !late && !dead) {
             ++it;
             continue;
         }

@@ -165,7 +165,8 @@ void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
     const Rank who{rank.name.jobid, rank.name.vpid};
     lines_.forget(who);
     bereaved_.insert(who.jobid);
-    rank_died(who, cause, rank.exit_code);
+    const bool came = !is_first(who.jobid) || ORTE_FLAG_TEST(&rank, ORTE_PROC_FLAG_REG);
+    rank_died(who, came ? cause : Cause::absent, rank.exit_code);
 }
 
 void Daemon::rank_died(Rank who, Cause cause, int exit_code)

@@ -5,6 +5,8 @@
 #include "opal/ft/base/wire.hpp"
 #include "orte_glue/radixft/every_job.hpp"
 
+#include <algorithm>
+
 namespace ft::radixft {
 
 static_assert(every_rank == ORTE_VPID_WILDCARD);
@@ -35,6 +37,18 @@ NodeId Jobs::host(Rank who) const
 {
     const auto it = hosts_.find(who.jobid);
     return it != hosts_.end() && who.vpid < it->second.size() ? it->second[who.vpid] : no_node;
+}
+
+NodeId Jobs::only_host(std::uint32_t jobid) const
+{
+    const auto it = hosts_.find(jobid);
+    if (it == hosts_.end()) {
+        return no_node;
+    }
+    const NodeId first = it->second.front();
+    const bool only = std::all_of(it->second.begin(), it->second.end(),
+                                  [first](NodeId host) { return host == first; });
+    return only ? first : no_node;
 }
 
 std::size_t Jobs::size(std::uint32_t jobid) const
@@ -74,6 +88,11 @@ std::vector<Rank> Jobs::ranks_on(NodeId node, std::span<const Rank> signature) c
         }
     }
     return ranks;
+}
+
+bool is_first(std::uint32_t jobid)
+{
+    return ORTE_LOCAL_JOBID(jobid) == 1;
 }
 
 Bytes encode_signature(std::span<const Rank> ranks)

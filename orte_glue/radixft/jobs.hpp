@@ -11,9 +11,6 @@
 
 namespace ft::radixft {
 
-/// A vpid in a signature that stands for all ranks of the job.
-inline constexpr std::uint32_t every_rank = 0xfffffffeU;
-
 class Jobs {
   public:
     /// Takes over the map of every job that the runtime has mapped and that is not known yet.
@@ -21,6 +18,8 @@ class Jobs {
 
     /// The daemon of a rank; no_node when unknown.
     NodeId host(Rank who) const;
+    /// The daemon of all ranks of a job; no_node when they have several, or the job is unknown.
+    NodeId only_host(std::uint32_t jobid) const;
     /// Ranks of all jobs under this daemon.
     std::vector<Rank> ranks_on(NodeId node) const;
     /// Ranks under this daemon that a signature names.
@@ -32,6 +31,9 @@ class Jobs {
   private:
     std::map<std::uint32_t, std::vector<NodeId>> hosts_; ///< by job, then by rank
 };
+
+/// The job that mpirun was started for; all others are spawned.
+bool is_first(std::uint32_t jobid);
 
 /// Signatures as bytes and back. An empty list stands for all daemons.
 Bytes encode_signature(std::span<const Rank> ranks);

@@ -2,6 +2,7 @@
 
 #include "opal/process/quiet_thread.hpp"
 #include "orte_glue/radixft/prompt.hpp"
+#include "orte_glue/radixft/watch.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -96,10 +97,10 @@ void LifeLines::stop() noexcept
     }
 }
 
-/// Sets aside whose lines broke; whether there were any.
-bool LifeLines::collect() noexcept
+/// Sets aside whose lines broke; their processes.
+std::vector<std::uint32_t> LifeLines::collect() noexcept
 {
-    bool found = false;
+    std::vector<std::uint32_t> found;
     for (LifeLinesLayout::Line &line : lines_->lines) {
         if ((line.word.load(std::memory_order_acquire) & FUTEX_OWNER_DIED) == 0) {
             continue;
@@ -110,7 +111,7 @@ bool LifeLines::collect() noexcept
         if ((word & FUTEX_OWNER_DIED) != 0 && line.word.compare_exchange_strong(word, 0)) {
             if (const std::uint64_t owner = line.owner.exchange(0); owner != 0) {
                 broken_.push_back(rank_of(owner));
-                found = true;
+                found.push_back(line.process.load(std::memory_order_relaxed));
             }
         }
     }
@@ -130,9 +131,14 @@ void LifeLines::watch() noexcept
                               .__reserved = 0};
         };
         wait_for(lines_->changes, lines_->changes.load(std::memory_order_acquire));
-        if (collect()) {
+        if (const std::vector<std::uint32_t> dying = collect(); !dying.empty()) {
             const std::uint64_t one = 1;
             [[maybe_unused]] const auto written = ::write(event_, &one, sizeof one);
+            for (const std::uint32_t process : dying) {
+                if (fatal_signal(process) != 0) {
+                    run_last(static_cast<int>(process));
+                }
+            }
         }
         for (const LifeLinesLayout::Line &line : lines_->lines) {
             const std::uint32_t word = line.word.load(std::memory_order_acquire);
@@ -187,6 +193,7 @@ bool LifeLine::hold(const char *place, std::uint32_t family, Rank self) noexcept
     });
     if (mine != lines_->lines.end()) {
         line_ = &*mine;
+        line_->process.store(static_cast<std::uint32_t>(getpid()), std::memory_order_relaxed);
         if (start_thread(thread_, [this] { run(); })) {
             held_yet_.wait(0);
             if (held_yet_ > 0) {

@@ -9,6 +9,10 @@
 /// before those that compute, so the daemon is woken some 60 microseconds after the kill, on busy
 /// cores too.
 ///
+/// What is left to the kernel is work, and nobody waits for it: a process that was killed is given
+/// the core that its memory takes to be freed only when nobody else wants it (run_last() in
+/// prompt.hpp).
+///
 /// The end of one thread is no proof: who is told of it here asks the system whether the process
 /// was killed (fatal_signal() in watch.hpp). Ranks can write to the memory of all ranks of their
 /// daemon, which are of one user and one job: the worst that comes of it is a question in vain, or
@@ -36,7 +40,7 @@ inline constexpr char life_lines_place[] = "FT_RADIXFT_LINES";
 /// What both sides see.
 struct LifeLinesLayout {
     static constexpr std::uint32_t expected_magic = 0x6c746672; // "rftl"
-    static constexpr std::uint32_t expected_format = 1;
+    static constexpr std::uint32_t expected_format = 2;
     /// As many as one thread can sleep on, less the word for changes. Ranks beyond that have none.
     static constexpr std::size_t capacity = 127;
 
@@ -45,7 +49,7 @@ struct LifeLinesLayout {
         /// The number of the thread that holds it and FUTEX_WAITERS; the kernel puts
         /// FUTEX_OWNER_DIED there. 0: nobody holds it.
         std::atomic<std::uint32_t> word{};
-        std::uint32_t unused = 0;
+        std::atomic<std::uint32_t> process{}; ///< of the owner; only good when somebody holds it
     };
 
     SharedHead head;
@@ -82,7 +86,7 @@ class LifeLines {
 
   private:
     void watch() noexcept;
-    bool collect() noexcept;
+    std::vector<std::uint32_t> collect() noexcept;
 
     DaemonMemory memory_;
     LifeLinesLayout *lines_ = nullptr;

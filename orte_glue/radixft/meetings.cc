@@ -1,5 +1,6 @@
 #include "orte_glue/radixft/meetings.hpp"
 
+#include <array>
 #include <optional>
 
 namespace ft::radixft {
@@ -54,6 +55,17 @@ std::string names_key(const std::string &port, std::size_t side)
     return port + std::string(names_end[side]);
 }
 
+/// Whether one of these is among the others; a vpid of every_rank stands for all of its job.
+bool overlap(const std::vector<Rank> &these, const std::vector<Rank> &others)
+{
+    return std::any_of(these.begin(), these.end(), [&others](const Rank &one) {
+        return std::any_of(others.begin(), others.end(), [&one](const Rank &other) {
+            return one.jobid == other.jobid &&
+                   (one.vpid == other.vpid || one.vpid == every_rank || other.vpid == every_rank);
+        });
+    });
+}
+
 } // namespace
 
 std::string_view Meetings::port_of(std::string_view key)
@@ -62,25 +74,34 @@ std::string_view Meetings::port_of(std::string_view key)
     return what ? what->port : std::string_view();
 }
 
-void Meetings::on_names(Rank owner, std::string_view key, std::vector<Rank> ranks)
+std::string Meetings::names_other_side(std::string_view key)
+{
+    const auto what = parse(key);
+    return what && what->names ? names_key(std::string(what->port), 1 - what->side) : std::string();
+}
+
+void Meetings::on_names(Rank owner, std::string_view key, std::vector<Rank> ranks, std::string text)
 {
     const auto what = parse(key);
     if (!what || !what->names) {
         return;
     }
-    Sides &sides = ports_[std::string(what->port)];
-    Side &mine = sides[what->side];
-    Side &other = sides[1 - what->side];
-    if (mine.over) {
-        other = {}; // it is through the last meeting too
+    const std::string port(what->port);
+    Visits &visits = ports_[port];
+    for (Visit &before : visits) {
+        if (before.side == what->side && overlap(before.ranks, ranks)) {
+            lose(port, before);
+            before.over = true;
+        }
     }
-    mine = {};
-    mine.ranks = std::move(ranks);
-    mine.root = owner;
-    if (other.asked == key) {
-        other.asked.clear();
-        other.met = mine.read = true;
+    visits.push_back({owner, what->side, std::move(ranks), std::move(text)});
+    const auto reader = std::find_if(visits.begin(), visits.end(),
+                                     [key](const Visit &visit) { return visit.asked == key; });
+    if (reader != visits.end()) {
+        reader->asked.clear();
+        pair(*reader, visits.back());
     }
+    forget();
 }
 
 bool Meetings::on_number(Rank owner, std::string_view key)
@@ -90,100 +111,175 @@ bool Meetings::on_number(Rank owner, std::string_view key)
     if (at == ports_.end()) {
         return true;
     }
-    Side &mine = at->second[what->side];
-    Side &other = at->second[1 - what->side];
-    if (mine.broken && owner == mine.root) {
+    const auto mine = std::find_if(at->second.rbegin(), at->second.rend(), [&](const Visit &visit) {
+        return visit.side == what->side && visit.root == owner && visit.met;
+    });
+    if (mine == at->second.rend()) {
+        return true;
+    }
+    if (mine->broken || mine->alone) {
         return false;
     }
-    mine.through = mine.through || what->last;
-    if (other.asked == key) {
-        other.asked.clear();
-        mine.over = mine.over || what->last;
-    } else {
-        mine.told.emplace(key);
+    if (mine->peer == nullptr || mine->peer->asked != key) {
+        mine->told.emplace(key);
+        return true;
     }
+    mine->peer->asked.clear();
+    mine->peer->over = what->last;
+    forget();
     return true;
 }
 
-void Meetings::on_lookup(std::string_view key)
+std::optional<Meetings::Answer> Meetings::on_lookup(std::uint32_t jobid, std::string_view key)
 {
     const auto what = parse(key);
     const auto at = what ? ports_.find(what->port) : ports_.end();
     if (at == ports_.end()) {
-        return;
+        return std::nullopt;
     }
-    Side &wanted = at->second[what->side];
-    Side &asking = at->second[1 - what->side];
-    if (what->names && !wanted.ranks.empty() && !wanted.read) {
-        wanted.read = asking.met = true;
-        return;
+    const auto answer = what->names ? look_for_names(at->second, 1 - what->side, jobid, key)
+                                    : look_for_number(at->second, 1 - what->side, key, what->last);
+    forget();
+    return answer;
+}
+
+std::optional<Meetings::Answer> Meetings::look_for_names(Visits &visits, std::size_t side,
+                                                         std::uint32_t jobid, std::string_view key)
+{
+    const auto reader = std::find_if(visits.begin(), visits.end(), [&](const Visit &visit) {
+        return visit.side == side && visit.root.jobid == jobid && !visit.over && !visit.met &&
+               visit.asked.empty();
+    });
+    if (reader == visits.end()) {
+        return Answer::refusal; // one that is gone: it would take what is meant for others
     }
-    if (const auto told = wanted.told.find(key); told != wanted.told.end()) {
-        wanted.told.erase(told);
-        wanted.over = wanted.over || what->last;
-        return;
+    if (reader->broken) {
+        reader->over = true;
+        return Answer::refusal;
     }
-    asking.asked = key;
-    if (what->names && asking.broken) {
-        actions_.push_back({Action::What::refuse, std::exchange(asking.asked, {}), {}});
-    } else if (!what->names && (asking.alone || (asking.broken && wanted.through))) {
-        stand_in(at->second, 1 - what->side);
+    const auto owner = std::find_if(visits.begin(), visits.end(), [side](const Visit &visit) {
+        return visit.side != side && visit.offered;
+    });
+    if (owner == visits.end()) {
+        reader->asked = key;
+    } else {
+        pair(*reader, *owner);
+    }
+    return std::nullopt;
+}
+
+std::optional<Meetings::Answer> Meetings::look_for_number(Visits &visits, std::size_t side,
+                                                          std::string_view key, bool last)
+{
+    // Who has not met anybody asks for no numbers.
+    const auto reader = std::find_if(visits.rbegin(), visits.rend(), [side](const Visit &visit) {
+        return visit.side == side && visit.met && !visit.over;
+    });
+    if (reader == visits.rend()) {
+        return Answer::number; // as above
+    }
+    if (reader->broken || reader->alone) {
+        reader->over = last;
+        return Answer::number;
+    }
+    if (reader->peer != nullptr && reader->peer->told.erase(std::string(key)) > 0) {
+        reader->over = last;
+    } else {
+        reader->asked = key;
+    }
+    return std::nullopt;
+}
+
+void Meetings::pair(Visit &reader, Visit &owner)
+{
+    owner.offered = false;
+    reader.met = true;
+    if (reader.peer == nullptr && owner.peer == nullptr) {
+        reader.peer = &owner;
+        owner.peer = &reader;
     }
 }
 
-void Meetings::lose(const std::string &port, std::size_t side)
+/// One of its ranks is dead. Of a visit that is through, or was alone before, nobody waits for
+/// anything.
+void Meetings::lose(const std::string &port, Visit &visit)
 {
-    Sides &sides = ports_[port];
-    Side &mine = sides[side];
-    Side &other = sides[1 - side];
-    mine.broken = true;
-    if (!mine.read && !mine.met) {
-        actions_.push_back({Action::What::take_back, names_key(port, side), mine.root});
-        mine.ranks.clear();
-        if (mine.asked == names_key(port, 1 - side)) {
-            actions_.push_back({Action::What::refuse, std::exchange(mine.asked, {}), {}});
+    if (std::exchange(visit.broken, true)) {
+        return;
+    }
+    if (std::exchange(visit.offered, false)) {
+        actions_.push_back({Action::What::take_back, names_key(port, visit.side), visit.root});
+    }
+    if (Visit *const other = std::exchange(visit.peer, nullptr)) {
+        other->peer = nullptr;
+        if (other->met) {
+            if (std::exchange(other->offered, false)) {
+                actions_.push_back(
+                    {Action::What::take_back, names_key(port, other->side), other->root});
+            }
+            leave_alone(*other);
+        } else {
+            other->offered = true;
+            actions_.push_back(
+                {Action::What::restore, names_key(port, other->side), other->root, other->names});
         }
-        return;
     }
-    other.alone = true;
-    if (!mine.met && !std::exchange(other.read, true)) {
-        // Whose root may be dead; if it lives and asks, it is refused.
-        actions_.push_back({Action::What::take_back, names_key(port, 1 - side), other.root});
-    }
-    if (mine.alone) {
-        take_back(mine);
-    }
-    if (const auto what = parse(other.asked); what && !what->names) {
-        stand_in(sides, 1 - side);
+    take_back(visit);
+    if (!visit.asked.empty()) {
+        if (visit.met) {
+            stand_in(visit);
+        } else {
+            refuse(visit);
+        }
     }
 }
 
-/// Answers the number for which this side waits; with the last one it is through.
-void Meetings::stand_in(Sides &sides, std::size_t waiting)
+/// Of two that were to exchange numbers the other one is broken.
+void Meetings::leave_alone(Visit &visit)
 {
-    const std::string key = std::exchange(sides[waiting].asked, {});
-    actions_.push_back({Action::What::number, key, {}});
-    if (parse(key)->last) {
-        // Unless that one has begun anew.
-        sides[1 - waiting].over = sides[1 - waiting].broken;
-        take_back(sides[acceptor]);
-        take_back(sides[connector]);
+    visit.alone = true;
+    take_back(visit);
+    if (!visit.asked.empty()) {
+        stand_in(visit);
     }
 }
 
-/// What was not read by the time is not there any more, and counts as not told.
-void Meetings::orphan(Side &side)
+/// Tells a side that nobody comes. It returns with that.
+void Meetings::refuse(Visit &visit)
 {
-    side.orphaned = true;
-    take_back(side);
+    actions_.push_back({Action::What::refuse, std::exchange(visit.asked, {})});
+    visit.over = true;
 }
 
-void Meetings::take_back(Side &side)
+/// Answers the number for which it waits; with the last one it is through.
+void Meetings::stand_in(Visit &visit)
 {
-    for (const std::string &key : side.told) {
-        actions_.push_back({Action::What::take_back, key, side.root});
+    visit.over = parse(visit.asked)->last;
+    actions_.push_back({Action::What::number, std::exchange(visit.asked, {})});
+}
+
+void Meetings::take_back(Visit &visit)
+{
+    for (const std::string &key : visit.told) {
+        actions_.push_back({Action::What::take_back, key, visit.root});
     }
-    side.told.clear();
+    visit.told.clear();
+}
+
+/// Those who are over, unless the other has still to read what they told.
+void Meetings::forget()
+{
+    for (auto &[port, visits] : ports_) {
+        for (Visit &visit : visits) {
+            if (visit.over && visit.peer != nullptr && visit.peer->over) {
+                visit.peer->peer = nullptr;
+                visit.peer = nullptr;
+            }
+        }
+        std::erase_if(visits,
+                      [](const Visit &visit) { return visit.over && visit.peer == nullptr; });
+    }
+    std::erase_if(ports_, [](const auto &entry) { return entry.second.empty(); });
 }
 
 } // namespace ft::radixft

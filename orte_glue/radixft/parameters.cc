@@ -18,7 +18,7 @@ struct Entry {
     bool written_by_programs = false; ///< through MPI_T, while the job runs
 };
 
-constexpr std::array<Entry, 16> table{{
+constexpr std::array<Entry, 17> table{{
     {"arity", &Parameters::arity, 2, 1024, OPAL_INFO_LVL_4,
      "Children of a daemon in the membership tree: a power of two, 2 to 1024, default 2. 2: the "
      "least "
@@ -73,8 +73,16 @@ constexpr std::array<Entry, 16> table{{
      "a message, in milliseconds, 0 to 3600000, default 30000. 0: for ever. Small: a slow launch "
      "fails; large: a "
      "host that never answers holds up the job that long."},
+    {"start_without", &Parameters::start_without, 0, 1000000, OPAL_INFO_LVL_2,
+     "How many of its ranks the job may begin without: 0 to 1000000, default 0. 0: a host that "
+     "cannot be reached, or whose daemon ends before the job is mapped, ends it with a message. "
+     "Otherwise the job is mapped to the other hosts: with all its ranks, if there are slots for "
+     "them (or --oversubscribe), or with so many fewer, of which MPI_COMM_WORLD is as much "
+     "smaller; and ranks that die in MPI_Init are dead from the start. Large: a job may run with "
+     "next to nothing of what it was to have."},
     {"failed_exit_code", &Parameters::failed_exit_code, 0, 255, OPAL_INFO_LVL_2,
-     "mpirun's exit code when ranks died and every survivor ended with 0: 0 to 255, default 0. "
+     "mpirun's exit code when ranks died, or the job began without some (start_without), and "
+     "every survivor ended with 0: 0 to 255, default 0. "
      "With 0 a job that "
      "ran through its failures counts as a success; another value lets a script tell the "
      "difference. When no rank "

@@ -25,6 +25,7 @@ struct Parameters {
     int probe_ms = 150;
     int minority_wait_ms = 5000;
     int launch_wait_ms = 30000;
+    int start_without = 0;
     int failed_exit_code = 0;
     int self_check_ms = 500;
     int hang_limit_ms = 10000;

@@ -1,5 +1,6 @@
 /// \file
-/// What a daemon, and the helping threads of a rank, do so as not to wait: for TCP, and for a core.
+/// What a daemon, and the helping threads of a rank, do so as not to wait: for TCP, and for a core;
+/// and so that nobody waits for a process that is dead.
 #pragma once
 
 namespace ft::radixft {
@@ -21,5 +22,9 @@ void run_promptly() noexcept;
 
 /// run_promptly() for every thread that this process has now.
 void run_all_promptly() noexcept;
+
+/// Lets every thread of a process of this user run only when nobody else wants the core
+/// (SCHED_IDLE, sched(7)). There is no way back without privileges.
+void run_last(int process) noexcept;
 
 } // namespace ft::radixft

@@ -2,11 +2,16 @@
 
 #include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/daemon.hpp"
+#include "orte_glue/radixft/data_server.hpp"
 #include "orte_glue/radixft/every_job.hpp"
+#include "orte_glue/radixft/jobs.hpp"
 
 #include <exception>
 
 namespace ft::radixft {
+
+using data_server::take;
+using data_server::Value;
 
 namespace {
 
@@ -19,29 +24,6 @@ constexpr char callers_key[] = ":accept";
 constexpr char their_side[] = ":send:";
 constexpr char callers_side[] = ":recv:";
 constexpr char last_step[] = ":activate:";
-
-/// The port of the ranks that spawned a job; empty if they do not wait for it.
-std::string parent_port(const orte_job_t &job)
-{
-    const auto *const app =
-        job.apps == nullptr
-            ? nullptr
-            : static_cast<const orte_app_context_t *>(opal_pointer_array_get_item(job.apps, 0));
-    constexpr std::string_view variable = "OMPI_PARENT_PORT=";
-    for (char **entry = app == nullptr ? nullptr : app->env; entry != nullptr && *entry != nullptr;
-         ++entry) {
-        std::string_view text(*entry);
-        if (!text.starts_with(variable)) {
-            continue;
-        }
-        text.remove_prefix(variable.size());
-        if (text.size() > 1 && text.front() == '"') {
-            text = text.substr(1, text.size() - 2);
-        }
-        return std::string(text);
-    }
-    return {};
-}
 
 /// The ranks of a list of names as Open MPI publishes it: of each its name and its job's, and
 /// behind one that stands for all ranks of a job how many these are.
@@ -62,110 +44,37 @@ std::vector<Rank> ranks_of(const char *list)
     return ranks;
 }
 
-/// Whether those who spawned a job wait for it at this port.
-bool spawned_through(std::string_view port)
-{
-    bool found = false;
-    for_every_job([&](const orte_job_t &job) {
-        found = found || (job.originator.jobid != ORTE_JOBID_INVALID && port == parent_port(job));
-    });
-    return found;
-}
-
-template <typename T>
-bool take(opal_buffer_t &from, T &what, opal_data_type_t type)
-{
-    std::int32_t one = 1;
-    return opal_dss.unpack(&from, &what, &one, type) == OPAL_SUCCESS;
-}
-
-void add(opal_list_t &to, const char *key, opal_data_type_t type, opal_value_t *&value)
-{
-    value = OBJ_NEW(opal_value_t);
-    value->key = strdup(key);
-    value->type = type;
-    opal_list_append(&to, &value->super);
-}
-
-/// Publishes a value that is read by one, who tells the others, and is gone then.
-template <typename Fill>
-void publish(const std::string &key, opal_data_type_t type, Fill &&fill)
-{
-    opal_list_t info;
-    OBJ_CONSTRUCT(&info, opal_list_t);
-    opal_value_t *value = nullptr;
-    add(info, key.c_str(), type, value);
-    fill(*value);
-    add(info, OPAL_PMIX_USERID, OPAL_UINT32, value);
-    value->data.uint32 = geteuid();
-    add(info, OPAL_PMIX_PERSISTENCE, OPAL_PERSIST, value);
-    value->data.integer = OPAL_PMIX_PERSIST_FIRST_READ;
-    add(info, OPAL_PMIX_RANGE, OPAL_DATA_RANGE, value);
-    value->data.uint = OPAL_PMIX_RANGE_SESSION;
-    pmix_server_publish_fn(
-        ORTE_PROC_MY_NAME, &info, [](int, void *) {}, nullptr);
-    OPAL_LIST_DESTRUCT(&info);
-}
-
-/// Tells who publishes that it is done.
-void acknowledge(const orte_process_name_t &sender, opal_buffer_t &message)
-{
-    int room = 0;
-    if (!take(message, room, OPAL_INT)) {
-        return;
-    }
-    int code = ORTE_SUCCESS;
-    opal_buffer_t *answer = OBJ_NEW(opal_buffer_t);
-    opal_dss.pack(answer, &room, 1, OPAL_INT);
-    opal_dss.pack(answer, &code, 1, OPAL_INT);
-    orte_process_name_t to = sender;
-    if (orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &to, answer,
-                                ORTE_RML_TAG_DATA_CLIENT, orte_rml_send_callback, nullptr) < 0) {
-        OBJ_RELEASE(answer);
-    }
-}
-
-/// The number that ends an exchange soonest.
-void publish_number(const std::string &key)
-{
-    int one = 1;
-    opal_buffer_t packed;
-    OBJ_CONSTRUCT(&packed, opal_buffer_t);
-    opal_dss.pack(&packed, &one, 1, OPAL_INT);
-    void *bytes = nullptr;
-    std::int32_t size = 0;
-    opal_dss.unload(&packed, &bytes, &size);
-    OBJ_DESTRUCT(&packed);
-    publish(key, OPAL_BYTE_OBJECT, [&](opal_value_t &value) {
-        value.data.bo.bytes = static_cast<std::uint8_t *>(bytes);
-        value.data.bo.size = size;
-    });
-}
-
-void publish_refusal(const std::string &key)
-{
-    publish(key, OPAL_STRING,
-            [](opal_value_t &value) { value.data.string = strdup(spawn_refusal); });
-}
-
-void take_back(Rank owner, const std::string &key)
-{
-    opal_process_name_t name;
-    name.jobid = owner.jobid;
-    name.vpid = owner.vpid;
-    opal_list_t info;
-    OBJ_CONSTRUCT(&info, opal_list_t);
-    opal_value_t *value = nullptr;
-    add(info, OPAL_PMIX_USERID, OPAL_UINT32, value);
-    value->data.uint32 = geteuid();
-    std::string text = key;
-    char *keys[] = {text.data(), nullptr};
-    pmix_server_unpublish_fn(
-        &name, keys, &info, [](int, void *) {}, nullptr);
-    OPAL_LIST_DESTRUCT(&info);
-}
-
 } // namespace
+
+std::string parent_port(const orte_job_t &job)
+{
+    if (is_first(job.jobid)) {
+        return {}; // whoever started mpirun may have been spawned
+    }
+    const auto *const app =
+        job.apps == nullptr
+            ? nullptr
+            : static_cast<const orte_app_context_t *>(opal_pointer_array_get_item(job.apps, 0));
+    constexpr std::string_view variable = "OMPI_PARENT_PORT=";
+    for (char **entry = app == nullptr ? nullptr : app->env; entry != nullptr && *entry != nullptr;
+         ++entry) {
+        std::string_view text(*entry);
+        if (!text.starts_with(variable)) {
+            continue;
+        }
+        text.remove_prefix(variable.size());
+        if (text.size() > 1 && text.front() == '"') {
+            text = text.substr(1, text.size() - 2);
+        }
+        return std::string(text);
+    }
+    return {};
+}
+
+std::string key_of_new_ranks(const std::string &port)
+{
+    return port + their_key;
+}
 
 void Spawns::watch() noexcept
 {
@@ -181,37 +90,57 @@ void Spawns::watch() noexcept
 void Spawns::on_message(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
                         orte_rml_tag_t tag, void *data) noexcept
 {
+    auto &self = *static_cast<Spawns *>(data);
     // The server reads the message itself.
     opal_buffer_t copy;
     OBJ_CONSTRUCT(&copy, opal_buffer_t);
-    bool wanted = true;
+    Verdict verdict;
     try {
-        wanted = opal_dss.copy_payload(&copy, buffer) != OPAL_SUCCESS ||
-                 static_cast<Spawns *>(data)->wanted(&copy);
+        if (opal_dss.copy_payload(&copy, buffer) == OPAL_SUCCESS) {
+            verdict = self.judge(&copy);
+        }
     } catch (const std::exception &) {
         // Without memory it is passed on unread, as if nobody watched.
     }
     OBJ_DESTRUCT(&copy);
-    if (wanted) {
+    self.act(); // first: what is taken back here is not to be read by this look-up
+    if (verdict.answer) {
+        data_server::answer(*sender, *buffer, *verdict.answer);
+    } else if (verdict.wanted) {
         orte_data_server(status, sender, buffer, tag, nullptr);
     } else {
-        acknowledge(*sender, *buffer);
+        data_server::acknowledge(*sender, *buffer);
     }
-    static_cast<Spawns *>(data)->act();
 }
 
-/// False for names of ranks whose spawn has failed: who looks them up is to get the refusal alone.
-bool Spawns::wanted(opal_buffer_t *message)
+Spawns::Verdict Spawns::judge(opal_buffer_t *message)
 {
+    Verdict verdict;
     int room = 0;
     std::uint8_t command = 0;
     if (!take(*message, room, OPAL_INT) || !take(*message, command, OPAL_UINT8)) {
-        return true;
+        return verdict;
     }
-    if (command == ORTE_PMIX_LOOKUP_CMD) {
-        looked_up(message);
+    opal_process_name_t owner;
+    switch (command) {
+    case ORTE_PMIX_LOOKUP_CMD:
+        looked_up(message, verdict.answer);
+        break;
+    case ORTE_PMIX_PUBLISH_CMD:
+        verdict.wanted = published(message);
+        break;
+    case ORTE_PMIX_PURGE_PROC_CMD:
+        if (take(*message, owner, OPAL_NAME)) {
+            meetings_.on_gone([&owner](Rank who) {
+                return who.jobid == owner.jobid &&
+                       (owner.vpid == ORTE_VPID_WILDCARD || who.vpid == owner.vpid);
+            });
+        }
+        break;
+    default:
+        break;
     }
-    return command != ORTE_PMIX_PUBLISH_CMD || published(message);
+    return verdict;
 }
 
 bool Spawns::published(opal_buffer_t *message)
@@ -224,85 +153,105 @@ bool Spawns::published(opal_buffer_t *message)
         return true;
     }
     const orte_job_t *const job = orte_get_job_data_object(owner.jobid);
-    const std::string port = job == nullptr || job->originator.jobid == ORTE_JOBID_INVALID
-                                 ? std::string()
-                                 : parent_port(*job);
+    SpawnCalls::Call *const call = job == nullptr ? nullptr : call_of(*job);
     opal_value_t *value = nullptr;
     while (take(*message, value, OPAL_VALUE)) {
         const std::string key = value->key == nullptr ? "" : value->key;
-        const bool kept = callers_published({owner.jobid, owner.vpid}, key, *value);
+        const bool kept = on_value({owner.jobid, owner.vpid}, key, *value,
+                                   persistence == OPAL_PMIX_PERSIST_FIRST_READ) &&
+                          (call == nullptr || on_new_ranks(*call, key));
         OBJ_RELEASE(value);
         if (!kept) {
             return false;
-        }
-        const bool names = !port.empty() && key == port + their_key;
-        const bool number =
-            !port.empty() && key.starts_with(port + ':') && key.find(their_side) != key.npos;
-        if ((names || number) && refused(owner.jobid)) {
-            return false;
-        }
-        if (names) {
-            called_.insert(owner.jobid);
-            Callbacks::later([] { Daemon::get().mind_callers(); });
-        } else if (number) {
-            told_[port] = key;
-            if (key.starts_with(port + last_step)) {
-                through_.insert(owner.jobid);
-            }
         }
     }
     return true;
 }
 
-/// Any rank may: a job that was spawned may spawn another, and those that accept or connect do the
-/// same. \return whether the value is of use
-bool Spawns::callers_published(Rank owner, const std::string &key, const opal_value_t &value)
+/// What a rank of a spawned job publishes. \return whether the value is of use
+bool Spawns::on_new_ranks(SpawnCalls::Call &call, const std::string &key)
 {
-    const bool names = value.type == OPAL_STRING && value.data.string != nullptr;
-    if (const auto last = key.find(last_step);
-        last != key.npos && key.find(callers_side) != key.npos) {
-        let_in_.insert(key.substr(0, last));
-    }
-    if (names && key.ends_with(callers_key)) {
-        callers_[key.substr(0, key.size() + 1 - sizeof callers_key)] = ranks_of(value.data.string);
+    const bool names = key == key_of_new_ranks(call.port);
+    const bool number = key.starts_with(call.port + ':') && key.find(their_side) != key.npos;
+    if ((names || number) && call.refused) {
+        return false;
     }
     if (names) {
-        if (!spawned_through(Meetings::port_of(key))) {
-            meetings_.on_names(owner, key, ranks_of(value.data.string));
-        }
+        call.called = true;
         Callbacks::later([] { Daemon::get().mind_callers(); });
-        return true;
+    } else if (number) {
+        call.told = key;
+        call.through = call.through || key.starts_with(call.port + last_step);
+        SpawnCalls::settle(call);
     }
-    return meetings_.on_number(owner, key);
+    return true;
+}
+
+/// What any rank publishes: a job that was spawned may spawn another, and those that accept or
+/// connect do the same. \return whether the value is of use
+bool Spawns::on_value(Rank owner, const std::string &key, const opal_value_t &value, bool once)
+{
+    if (!once) {
+        return true; // MPI_Publish_name
+    }
+    if (value.type != OPAL_STRING || value.data.string == nullptr) {
+        if (const auto last = key.find(last_step);
+            last != key.npos && key.find(callers_side) != key.npos) {
+            if (SpawnCalls::Call *const call = call_at(std::string_view(key).substr(0, last))) {
+                call->let_in = true;
+                SpawnCalls::settle(*call);
+            }
+        }
+        return meetings_.on_number(owner, key);
+    }
+    // A stand-in for mpirun forgets a job when its own ranks of it have ended.
+    const auto exists = [this](std::uint32_t id) {
+        return taken_over_ || orte_get_job_data_object(id) != nullptr;
+    };
+    calls_.keep(exists);
+    meetings_.on_gone([&exists](Rank who) { return !exists(who.jobid); });
+    std::vector<Rank> ranks = ranks_of(value.data.string);
+    SpawnCalls::Call *const call = call_at(Meetings::port_of(key));
+    if (call == nullptr) {
+        meetings_.on_names(owner, key, std::move(ranks), value.data.string);
+    } else if (key.ends_with(callers_key)) {
+        call->callers = std::move(ranks);
+    }
+    Callbacks::later([] { Daemon::get().mind_callers(); });
+    return true;
 }
 
 void Spawns::on_deaths(const std::map<Rank, RankDeath> &dead)
 {
-    meetings_.on_deaths([&dead](Rank who) {
-        const bool all = who.vpid == every_rank;
-        const auto first = dead.lower_bound(all ? Rank{who.jobid, 0} : who);
-        return first != dead.end() && (all ? first->first.jobid == who.jobid : first->first == who);
-    });
+    meetings_.on_deaths([&dead](Rank who) { return find_death(dead, who) != nullptr; });
     act();
 }
 
 void Spawns::act() noexcept
 try {
     for (const Meetings::Action &action : meetings_.take_actions()) {
+        using What = Meetings::Action::What;
         story(2, "a rank is dead that was to accept or connect: %s %s",
-              action.what == Meetings::Action::What::refuse   ? "nobody comes for"
-              : action.what == Meetings::Action::What::number ? "answers"
-                                                              : "takes back",
+              action.what == What::refuse      ? "nobody comes for"
+              : action.what == What::number    ? "answers"
+              : action.what == What::take_back ? "takes back"
+                                               : "publishes again",
               action.key.c_str());
+        orte_process_name_t owner = *ORTE_PROC_MY_NAME;
         switch (action.what) {
-        case Meetings::Action::What::refuse:
-            publish_refusal(action.key);
+        case What::refuse:
+            data_server::publish(owner, Value::text(action.key, data_server::refusal));
             break;
-        case Meetings::Action::What::number:
-            publish_number(action.key);
+        case What::number:
+            data_server::publish(owner, Value::number(action.key));
             break;
-        case Meetings::Action::What::take_back:
-            take_back(action.owner, action.key);
+        case What::take_back:
+            data_server::take_back(action.owner, action.key);
+            break;
+        case What::restore:
+            owner.jobid = action.owner.jobid;
+            owner.vpid = action.owner.vpid;
+            data_server::publish(owner, Value::text(action.key, action.text.c_str()));
             break;
         }
     }
@@ -310,77 +259,117 @@ try {
     // Without memory they go on waiting.
 }
 
-void Spawns::looked_up(opal_buffer_t *message)
+/// \param answer what this look-up is told, instead of being passed on
+void Spawns::looked_up(opal_buffer_t *message, std::optional<Value> &answer)
 {
     orte_jobid_t job = ORTE_JOBID_INVALID;
     opal_pmix_data_range_t range = OPAL_PMIX_RANGE_UNDEF;
     std::uint32_t count = 0;
+    char *text = nullptr;
+    // Roots ask for one thing at a time.
     if (!take(*message, job, ORTE_JOBID) || !take(*message, range, OPAL_PMIX_DATA_RANGE) ||
-        !take(*message, count, OPAL_UINT32)) {
+        !take(*message, count, OPAL_UINT32) || count != 1 || !take(*message, text, OPAL_STRING)) {
         return;
     }
-    char *text = nullptr;
-    for (; count > 0 && take(*message, text, OPAL_STRING); --count) {
-        const std::string key(text);
-        std::free(text);
-        meetings_.on_lookup(key);
-        if (key.find(their_side) == key.npos) {
-            continue;
+    const std::string key(text);
+    std::free(text);
+    if (const auto told = meetings_.on_lookup(job, key)) {
+        const bool number = *told == Meetings::Answer::number;
+        story(2, "a rank is dead that was to accept or connect: tells who asks for %s %s",
+              key.c_str(), number ? "a number" : "that nobody comes");
+        answer.emplace(number ? Value::number(key) : Value::text(key, data_server::refusal));
+        return;
+    }
+    if (key.find(their_side) == key.npos) {
+        return;
+    }
+    if (SpawnCalls::Call *const call = call_at(key)) {
+        call->asked = key;
+        // Those who wait for the last number have the context id: nothing is said by it, and
+        // mpirun may have taken it with it.
+        if (call->refused || (taken_over_ && key.starts_with(call->port + last_step))) {
+            stand_in(*call);
         }
-        for_every_job([&](const orte_job_t &spawned) {
-            if (spawned.originator.jobid == ORTE_JOBID_INVALID) {
-                return;
-            }
-            const std::string port = parent_port(spawned);
-            if (!port.empty() && key.starts_with(port + ':')) {
-                asked_[port] = key;
-                if (refused(spawned.jobid)) {
-                    stand_in(port);
-                }
-            }
-        });
     }
 }
 
 /// Answers the number that is waited for, if nobody has.
-void Spawns::stand_in(const std::string &port)
+void Spawns::stand_in(SpawnCalls::Call &call)
 {
-    const auto asked = asked_.find(port);
-    if (asked == asked_.end() || told_[port] == asked->second) {
-        return;
+    if (!call.asked.empty() && call.told != call.asked) {
+        call.told = call.asked;
+        data_server::publish(*ORTE_PROC_MY_NAME, Value::number(call.asked));
     }
-    told_[port] = asked->second;
-    publish_number(asked->second);
+}
+
+/// Null when nobody waits for the ranks of this job.
+SpawnCalls::Call *Spawns::call_of(const orte_job_t &job)
+{
+    const std::string port = parent_port(job);
+    return port.empty() ? nullptr : &calls_.of(job.jobid, port);
+}
+
+/// Null when those who wait at the port of this key have spawned nobody.
+SpawnCalls::Call *Spawns::call_at(std::string_view key)
+{
+    for_every_job([this](const orte_job_t &job) { call_of(job); });
+    return calls_.at(key);
 }
 
 bool Spawns::awaited(const orte_job_t &job)
 {
-    return watching_ && job.originator.jobid != ORTE_JOBID_INVALID &&
-           !through_.contains(job.jobid) && !parent_port(job).empty();
+    const SpawnCalls::Call *const call = watching_ ? call_of(job) : nullptr;
+    return call != nullptr && !call->through;
+}
+
+bool Spawns::refused(std::uint32_t jobid) const
+{
+    const SpawnCalls::Call *const call = calls_.find(jobid);
+    return call != nullptr && call->refused;
 }
 
 std::vector<Rank> Spawns::waits_for(const orte_job_t &job)
 {
-    const std::string port = job.originator.jobid == ORTE_JOBID_INVALID ? "" : parent_port(job);
-    if (!watching_ || port.empty() || !called_.contains(job.jobid) || let_in_.contains(port)) {
+    const SpawnCalls::Call *const call = watching_ ? call_of(job) : nullptr;
+    if (call == nullptr || !call->called || call->let_in) {
         return {};
     }
-    const auto callers = callers_.find(port);
-    return callers != callers_.end()
-               ? callers->second
-               : std::vector<Rank>{{job.originator.jobid, job.originator.vpid}};
+    return call->callers.empty() ? std::vector<Rank>{{job.originator.jobid, job.originator.vpid}}
+                                 : call->callers;
 }
 
 bool Spawns::refuse(orte_job_t &job)
 {
-    refused_.insert(job.jobid);
-    const std::string port = parent_port(job);
-    if (called_.contains(job.jobid)) {
-        stand_in(port);
+    SpawnCalls::Call *const call = call_of(job);
+    return call != nullptr && refuse(*call);
+}
+
+bool Spawns::refuse(SpawnCalls::Call &call)
+{
+    call.refused = true;
+    if (call.called || !call.asked.empty()) {
+        stand_in(call);
         return false;
     }
-    publish_refusal(port + their_key);
+    data_server::publish(*ORTE_PROC_MY_NAME,
+                         Value::text(key_of_new_ranks(call.port), data_server::refusal));
     return true;
+}
+
+void Spawns::take_over()
+{
+    taken_over_ = true;
+    for_every_job([this](const orte_job_t &job) { call_of(job); });
+}
+
+void Spawns::refuse_all(const std::map<Rank, RankDeath> &dead)
+{
+    for_every_job([this](const orte_job_t &job) { call_of(job); });
+    calls_.for_each([&dead](std::uint32_t jobid, SpawnCalls::Call &call) {
+        if (!call.refused && find_death(dead, {jobid, every_rank}) != nullptr) {
+            refuse(call);
+        }
+    });
 }
 
 } // namespace ft::radixft

@@ -30,6 +30,10 @@ std::string manner(const RankDeath &death)
     if (death.cause == Cause::stopped) {
         return "was stopped and not let go on, ended by its daemon";
     }
+    if (death.cause == Cause::absent) {
+        return "ended before it had come to MPI_Init (exit code " +
+               std::to_string(death.exit_code) + "), reaped by its daemon";
+    }
     if (death.cause == Cause::signal) {
         const int number = death.exit_code - 128;
         const char *name = strsignal(number);
@@ -44,13 +48,22 @@ std::string manner(const RankDeath &death)
 
 void Daemon::summarize(std::FILE *where) const
 {
-    if (!session_ || (session_->deaths().known().empty() && losses_.empty())) {
+    if (!session_ || (session_->deaths().known().empty() && losses_.empty() && missing_.empty())) {
         return;
     }
     std::ostringstream text;
     std::size_t ranks = 0;
     for (const auto &[jobid, hosts] : jobs_.all()) {
         ranks += hosts.size();
+    }
+    if (!missing_.empty() && mapped_) {
+        text << "radixft: the job began without " << missing_.size() << " of its "
+             << orte_process_info.num_procs << " daemons, with "
+             << shortage_.asked - shortage_.ranks << " of " << shortage_.asked << " ranks.\n";
+    }
+    for (const auto &[id, what] : missing_) {
+        text << "  daemon " << id << " on " << host_name(id) << ": "
+             << (what.empty() ? "was not there when the job began" : what) << "\n";
     }
     text << "radixft: " << session_->deaths().known().size() << " of " << ranks << " ranks died";
     if (!must_end_.empty() || !wind_down_->why().empty()) {
@@ -91,7 +104,9 @@ void Daemon::summarize(std::FILE *where) const
             text << ", known to every daemon " << milliseconds(it->second)
                  << " after it was announced";
         }
-        text << " (epoch " << death.epoch << ")\n";
+        text << " (epoch " << death.epoch << ")"
+             << (done_without_.contains(who) ? ", before all ranks were through MPI_Init" : "")
+             << "\n";
     }
     const std::string line(74, '-');
     std::fprintf(where, "%s\n%s%s\n", line.c_str(), text.str().c_str(), line.c_str());

@@ -14,6 +14,10 @@ namespace {
 /// Longest piece of output in one message; the runtime's own limit is far below.
 constexpr std::size_t most_output = 65536;
 
+/// Long enough for several repetitions of a message: after that a daemon knows which collectives
+/// are over, and mpirun what has happened.
+constexpr base::Duration settled_after = base::Duration::from_ms(1000);
+
 bool recorded(const orte_proc_t &child)
 {
     return ORTE_FLAG_TEST(&child, ORTE_PROC_FLAG_RECORDED);
@@ -37,9 +41,13 @@ void Daemon::without_mpirun(const membership::View &view)
         // Whatever the runtime sends to mpirun goes there from now on.
         ORTE_PROC_MY_HNP->vpid = root;
         ORTE_PROC_MY_PARENT->vpid = root;
+        publications_.on_new_server();
     }
     if (!orphaned_at_) {
         orphaned_at_ = monotonic_now();
+        if (*orphaned_at_ - must_end_since_ > settled_after) {
+            must_end_.clear(); // mpirun has known of it, and let the job go on
+        }
     }
     if (root == self_ && stdout_ == nullptr) {
         stand_in();
@@ -64,6 +72,7 @@ void Daemon::stand_in()
     std::fprintf(stderr_, "radixft: mpirun is gone, daemon %u on %s stands in for it\n", self_,
                  host_name(self_).c_str());
     std::fflush(stderr_);
+    spawns_.take_over();
     orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, ORTE_RML_TAG_IOF_HNP, ORTE_RML_PERSISTENT,
                             Callbacks::output, nullptr);
     // A daemon with a launcher of its own listens already, and would take the others' reports of
@@ -77,9 +86,66 @@ void Daemon::job_must_end(const std::string &why) noexcept
 {
     if (must_end_.empty()) {
         must_end_ = why;
+        must_end_since_ = monotonic_now();
     }
     check_ranks();
     flush();
+}
+
+/// Who of the first job, one of mpirun's own ranks perhaps, was lost before all were through
+/// MPI_Init, so that this one waits for it there. mpirun would end the job. Null: nobody, as far as
+/// is known here.
+const RankDeath *Daemon::missed_by(const orte_proc_t &waiting) const
+{
+    for (const auto &[who, death] : session_->deaths().known()) {
+        orte_process_name_t name{.jobid = who.jobid, .vpid = who.vpid};
+        const orte_proc_t *const dead =
+            who.jobid == waiting.name.jobid ? orte_get_proc_object(&name) : nullptr;
+        if (dead != nullptr && in_mpi_init(*dead)) {
+            return &death;
+        }
+    }
+    return nullptr;
+}
+
+/// Whether a spawned job, some of whose ranks are this daemon's, is known not to be through
+/// MPI_Init: its collectives are not over, or its rank 0 and those who spawned it are not done with
+/// each other.
+bool Daemon::is_beginning(const orte_job_t &spawned) const
+{
+    return !parent_port(spawned).empty() &&
+           (jobs_.host({spawned.jobid, 0}) == self_ ? !publications_.begun(spawned)
+                                                    : in_mpi_init(spawned.jobid));
+}
+
+/// Ranks of a spawned job that has not begun. Some of them may never have been started, and those
+/// who spawned them have been told that it failed; or what both had told each other was mpirun's to
+/// keep. So each daemon ends its own; their deaths are told like all others, and the server refuses
+/// those who wait for them.
+void Daemon::check_spawns()
+{
+    for (int i = 0; i < orte_local_children->size; ++i) {
+        const auto *const child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child == nullptr || !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_ALIVE) || child->pid <= 0) {
+            continue;
+        }
+        const orte_job_t *const job = orte_get_job_data_object(child->name.jobid);
+        if (job != nullptr && is_beginning(*job)) {
+            story(1, "rank %u of job %u was spawned and is not through MPI_Init: ends it",
+                  child->name.vpid, ORTE_LOCAL_JOBID(child->name.jobid));
+            orte_odls.signal_local_procs(&child->name, SIGKILL);
+        }
+    }
+}
+
+void Daemon::called_abort(const orte_job_t &job, const orte_proc_t &rank) noexcept
+{
+    if (!is_beginning(job)) {
+        job_must_end("rank " + std::to_string(rank.name.vpid) + " called MPI_Abort");
+    } else if (orphaned_at_) {
+        rank_died(rank, Cause::exited); // otherwise mpirun sees to it
+    }
 }
 
 void Daemon::check_ranks()
@@ -87,13 +153,16 @@ void Daemon::check_ranks()
     if (!orphaned_at_ || over_) {
         return;
     }
+    check_spawns();
     if (!must_end_.empty()) {
         wind_down_->report(RanksAre::to_end, must_end_);
         return;
     }
-    const bool patient = monotonic_now() - *orphaned_at_ <
-                         base::Duration::from_ms(std::max(parameters().launch_wait_ms, 1000));
+    const base::Time now = monotonic_now();
+    const bool patient =
+        now - *orphaned_at_ < base::Duration::from_ms(std::max(parameters().launch_wait_ms, 1000));
     bool running = false;
+    const RankDeath *missed = nullptr;
     for (int i = 0; i < orte_local_children->size; ++i) {
         const auto *const child =
             static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
@@ -101,14 +170,22 @@ void Daemon::check_ranks()
             continue;
         }
         running = true;
-        // Another daemon may never have been told to start its ranks, and nobody will.
-        if (!patient && ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_REG) && in_mpi_init(*child)) {
+        if (!is_first(child->name.jobid) || !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_REG)) {
+            continue;
+        }
+        missed = missed == nullptr ? missed_by(*child) : missed;
+        if (!patient && in_mpi_init(*child)) {
             must_end_ = "mpirun died before all ranks were through MPI_Init";
-            wind_down_->report(RanksAre::to_end, must_end_);
-            return;
         }
     }
-    if (!running) {
+    missed_since_ = missed == nullptr ? base::Time::never() : std::min(missed_since_, now);
+    if (missed != nullptr && now - missed_since_ >= settled_after) {
+        must_end_ = "rank " + std::to_string(missed->who.vpid) + " on host " +
+                    host_name(missed->host) + " died before all ranks were through MPI_Init";
+    }
+    if (!must_end_.empty()) {
+        wind_down_->report(RanksAre::to_end, must_end_);
+    } else if (!running) {
         wind_down_->report(RanksAre::over);
     }
 }

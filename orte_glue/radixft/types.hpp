@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace ft::radixft {
@@ -21,15 +22,19 @@ struct Rank {
     auto operator<=>(const Rank &) const = default;
 };
 
+/// In the place of a rank's number: all ranks of the job. The runtime's own value.
+inline constexpr std::uint32_t every_rank = 0xfffffffeU;
+
 /// How a rank's death came to be known.
 enum class Cause : std::uint8_t {
     signal = 0,    ///< its daemon reaped it: ended by a signal
     exited = 1,    ///< its daemon reaped it: it left without MPI_Finalize
     node_died = 2, ///< its daemon died, and every rank with it
     hung = 3,      ///< it hung inside MPI; its daemon ended it
-    stopped = 4    ///< somebody had stopped it and did not let it go on; its daemon ended it
+    stopped = 4,   ///< somebody had stopped it and did not let it go on; its daemon ended it
+    absent = 5     ///< its daemon reaped it, of the first job, before it had come to MPI_Init
 };
-inline constexpr auto last_cause = Cause::stopped;
+inline constexpr auto last_cause = Cause::absent;
 
 /// The rank lived when its daemon decided that it must not go on.
 constexpr bool ended_by_daemon(Cause cause)
@@ -51,6 +56,14 @@ struct RankDeath {
 
     bool operator==(const RankDeath &) const = default;
 };
+
+/// Of the dead the one that `who` names, or the first of a whole job; null when there is none.
+inline const RankDeath *find_death(const std::map<Rank, RankDeath> &dead, Rank who)
+{
+    const bool all = who.vpid == every_rank;
+    const auto it = all ? dead.lower_bound({who.jobid, 0}) : dead.find(who);
+    return it == dead.end() || it->first.jobid != who.jobid ? nullptr : &it->second;
+}
 
 /// Bytes of a message on their way to another daemon.
 using Bytes = std::vector<std::byte>;

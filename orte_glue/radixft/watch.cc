@@ -34,14 +34,22 @@ ProcessState process_state(std::int64_t pid)
     return result;
 }
 
+std::string contents(const std::string &path)
+{
+    std::ifstream file(path);
+    std::string text;
+    // Not by iterators over the buffer: these throw where a read fails.
+    std::getline(file, text, '\0');
+    return text;
+}
+
 int fatal_signal(std::int64_t pid)
 {
     const std::string folder = "/proc/" + std::to_string(pid);
     // The kernel's PF_EXITING and PF_SIGNALED, which it has not changed since 2.6.
     constexpr unsigned long exiting = 0x4;
     constexpr unsigned long signaled = 0x400;
-    std::ifstream stat(folder + "/stat");
-    std::string text{std::istreambuf_iterator<char>(stat), {}};
+    const std::string text = contents(folder + "/stat");
     // The second of its fields is the program's name, and may hold anything.
     std::istringstream rest(text.substr(std::min(text.rfind(')'), text.size() - 1) + 1));
     const std::vector<std::string> words{std::istream_iterator<std::string>(rest), {}};

@@ -22,6 +22,10 @@ struct ProcessState {
 /// Of the process `pid`; '?' when there is none.
 ProcessState process_state(std::int64_t pid);
 
+/// What a file of /proc says, as far as it can be read: nothing of a process that somebody reaps
+/// between its opening and its reading.
+std::string contents(const std::string &path);
+
 /// The signal that has killed the process `pid`, also while the kernel still takes it apart; 0:
 /// none has, as far as can be told. Once there is one there is no way back. True only of a process
 /// that this one has not yet reaped, or the number may be another's.

@@ -37,8 +37,12 @@ def plug_in(plan, host, run):
     run(["ip", "link", "set", "lo", "up"])
     for network in plan.networks:
         name = plan.interface(network)
+        run(["ip", "link", "set", name, "address", plan.hardware_address(host, network)])
         run(["ip", "address", "add", plan.address(host, network) + "/24", "dev", name])
         run(["ip", "link", "set", name, "up"])
+    neighbours = plan.neighbours(host)
+    if neighbours:
+        run(["ip", "-batch", "-"], neighbours)
 
 
 class Job:

@@ -7,6 +7,8 @@ MANAGEMENT = "m"
 MAX_HOSTS = 200
 MAX_RAILS = 8
 MAX_MBIT = 100000
+# Beyond so many the kernel forgets hardware addresses that it has learned.
+LEARNED_NEIGHBOURS = 500
 # Path of a Unix socket is limited to 107 bytes; the longest name below is
 # "sock/n199" and a temporary directory of Open MPI must fit as well.
 MAX_STATE_LENGTH = 80
@@ -63,6 +65,22 @@ class Plan:
     def address(self, host, network):
         third = self.networks.index(network)
         return f"10.{self.block}.{third}.{self.hosts.index(host) + 1}"
+
+    def hardware_address(self, host, network):
+        third = self.networks.index(network)
+        return f"02:fc:{self.block:02x}:{third:02x}:00:{self.hosts.index(host) + 1:02x}"
+
+    def neighbours(self, host):
+        """The commands of "ip -batch" that name the other hosts' hardware addresses; none for few hosts.
+
+        The kernel keeps 1024 learned ones at most for all namespaces together, and from 512 on
+        forgets them after seconds; then connections fail between healthy hosts. These do not count.
+        """
+        if len(self.hosts) ** 2 * len(self.networks) < LEARNED_NEIGHBOURS:
+            return ""
+        return "".join(f"neighbour add {self.address(other, network)} lladdr "
+                       f"{self.hardware_address(other, network)} nud permanent dev {self.interface(network)}\n"
+                       for network in self.networks for other in self.hosts if other != host)
 
     def bridge(self, network):
         return f"br-{network}"

@@ -54,7 +54,7 @@ void on_rank_state(orte_job_t *job, orte_proc_t *rank, orte_proc_state_t state)
     if (state == ORTE_PROC_STATE_CALLED_ABORT) {
         rank->state = state;
         report_to_mpirun(rank);
-        Daemon::get().job_must_end("rank " + std::to_string(rank->name.vpid) + " called MPI_Abort");
+        Daemon::get().called_abort(*job, *rank);
         if (!ORTE_FLAG_TEST(rank, ORTE_PROC_FLAG_WAITPID)) {
             return; // its end comes by itself
         }

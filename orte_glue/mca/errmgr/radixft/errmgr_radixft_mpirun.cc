@@ -53,7 +53,8 @@ void settle_exit_code(const orte_job_t &job)
             }
         }
     }
-    if (dead == 0) {
+    const bool fewer = is_first(job.jobid) && Daemon::get().ranks_missing() > 0;
+    if (dead == 0 && !fewer) {
         return;
     }
     // A spawned job of which nobody is left has parents that go on.
@@ -164,14 +165,22 @@ void on_job_error(int, short, void *data) noexcept
     if (orte_finalizing) {
         return;
     }
+    const bool not_launched =
+        state == ORTE_JOB_STATE_NEVER_LAUNCHED || state == ORTE_JOB_STATE_ALLOC_FAILED ||
+        state == ORTE_JOB_STATE_MAP_FAILED || state == ORTE_JOB_STATE_CANNOT_LAUNCH;
+    if (job != nullptr && not_launched && job->originator.jobid != ORTE_JOBID_INVALID) {
+        // Its state stays as it is: a job in one of these keeps its slots when it counts as ended,
+        // and mpirun, which never comes to its completion, would wait for it.
+        Daemon::get().give_up_launch(*job);
+        return;
+    }
     Daemon::get().set_exit_code(ORTE_ERROR_DEFAULT_EXIT_CODE);
     if (job == nullptr) {
         ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_FORCED_EXIT);
         return;
     }
     job->state = state;
-    if (state == ORTE_JOB_STATE_NEVER_LAUNCHED || state == ORTE_JOB_STATE_ALLOC_FAILED ||
-        state == ORTE_JOB_STATE_MAP_FAILED || state == ORTE_JOB_STATE_CANNOT_LAUNCH) {
+    if (not_launched) {
         // Nothing was started: the reason was shown where it arose. The job counts as ended.
         if (ORTE_LOCAL_JOBID(job->jobid) == 1) {
             orte_never_launched = true;

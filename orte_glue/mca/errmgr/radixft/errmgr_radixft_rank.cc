@@ -94,7 +94,7 @@ int (*convert_name)(opal_process_name_t *, const char *) = nullptr;
 /// In place of the runtime's function, which takes a refused spawn for a name that it cannot read.
 int convert_name_or_refuse(opal_process_name_t *name, const char *text) noexcept
 {
-    if (text != nullptr && std::strcmp(text, spawn_refusal) == 0) {
+    if (text != nullptr && std::strcmp(text, data_server::refusal) == 0) {
         return spawn_error;
     }
     return convert_name(name, text);

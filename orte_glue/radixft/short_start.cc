@@ -1,0 +1,341 @@
+// A job that begins without some of the hosts that it was to have
+// (errmgr_radixft_start_without).
+//
+// The runtime maps a job when all daemons have called. A host whose daemon cannot be started, or
+// ends before that, is counted as one that has called and is marked as down, so that nothing is
+// mapped there; if there is no room for all ranks on the others, the job is mapped with fewer. The
+// daemons begin with the view in which the missing ones stand, and at once prove these dead.
+#include "orte_glue/radixft/daemon.hpp"
+
+#include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/every_job.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/wait.h>
+
+namespace ft::radixft {
+
+namespace {
+
+/// What there is for the ranks of a program.
+struct Room {
+    std::size_t hosts = 0;
+    std::size_t slots = 0;
+};
+
+Room room_for(orte_app_context_t &app, orte_mapping_policy_t mapping)
+{
+    opal_list_t nodes;
+    OBJ_CONSTRUCT(&nodes, opal_list_t);
+    orte_std_cntr_t slots = 0;
+    Room room;
+    if (orte_rmaps_base_get_target_nodes(&nodes, &slots, &app, mapping, true, true) ==
+        ORTE_SUCCESS) {
+        room = {opal_list_get_size(&nodes), static_cast<std::size_t>(std::max(slots, 0))};
+    }
+    OPAL_LIST_DESTRUCT(&nodes);
+    return room;
+}
+
+/// Whether hosts may get more ranks than they have slots.
+bool oversubscribes(const orte_job_map_t &map)
+{
+    const auto own = ORTE_GET_MAPPING_DIRECTIVE(map.mapping);
+    const auto said = (own & ORTE_MAPPING_SUBSCRIBE_GIVEN) != 0
+                          ? own
+                          : ORTE_GET_MAPPING_DIRECTIVE(orte_rmaps_base.mapping);
+    return (said & ORTE_MAPPING_SUBSCRIBE_GIVEN) != 0 &&
+           (said & ORTE_MAPPING_NO_OVERSUBSCRIBE) == 0;
+}
+
+/// How many ranks each host gets; 0 when that is not what was asked for.
+std::size_t ranks_per_host(const orte_job_map_t &map)
+{
+    const char *const text = map.ppr != nullptr ? map.ppr : orte_rmaps_base.ppr;
+    if (text == nullptr || std::strstr(text, "node") == nullptr) {
+        return 0;
+    }
+    return std::strtoul(text, nullptr, 10);
+}
+
+std::size_t capacity(const Room &room, std::size_t per_host)
+{
+    return per_host != 0 ? per_host * room.hosts : room.slots;
+}
+
+/// Whether it is known how many slots each host has: those that nobody has told are counted when
+/// all daemons have called.
+bool slots_are_known(const orte_job_t &daemons)
+{
+    for (int i = 0; i < daemons.map->nodes->size; ++i) {
+        const auto *const node =
+            static_cast<const orte_node_t *>(opal_pointer_array_get_item(daemons.map->nodes, i));
+        if (node != nullptr && (node->index != 0 || orte_hnp_is_allocated) &&
+            !ORTE_FLAG_TEST(node, ORTE_NODE_FLAG_SLOTS_GIVEN)) {
+            return orte_managed_allocation;
+        }
+    }
+    return true;
+}
+
+orte_job_t *first_job()
+{
+    orte_job_t *found = nullptr;
+    for_every_job([&](orte_job_t &job) { found = is_first(job.jobid) ? &job : found; });
+    return found;
+}
+
+/// A remote shell that still tries to reach its host would outlast mpirun.
+void end_launcher(const orte_proc_t &daemon)
+{
+    siginfo_t info{};
+    if (daemon.pid > 0 &&
+        waitid(P_PID, static_cast<id_t>(daemon.pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
+        ::kill(-daemon.pid, SIGKILL);
+    }
+}
+
+/// As if the daemon had called: the runtime goes on when all have.
+void count_as_called(orte_job_t &daemons)
+{
+    if (++daemons.num_reported < daemons.num_procs) {
+        return;
+    }
+    daemons.state = ORTE_JOB_STATE_DAEMONS_REPORTED;
+    for_every_job([&](orte_job_t &job) {
+        if (&job != &daemons && job.state == ORTE_JOB_STATE_DAEMONS_LAUNCHED) {
+            ORTE_ACTIVATE_JOB_STATE(&job, ORTE_JOB_STATE_DAEMONS_REPORTED);
+        }
+    });
+}
+
+} // namespace
+
+/// At mpirun: a daemon is lost before the job has begun. `what` says how, as in "the daemon on n2
+/// ended".
+void Daemon::lost_in_launch(NodeId id, const std::string &what)
+{
+    orte_proc_t *const daemon = daemon_object(id);
+    if (over_ || begun() || missing_.contains(id)) {
+        return;
+    }
+    orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
+    orte_job_t *const job = first_job();
+    // With --novm the runtime maps before it starts daemons.
+    const bool mapped = mapped_ || job == nullptr || job->map == nullptr || job->map->num_nodes > 0;
+    const bool called = daemon != nullptr && daemon->node != nullptr &&
+                        ORTE_FLAG_TEST(daemon->node, ORTE_NODE_FLAG_DAEMON_LAUNCHED);
+    // Others may have the hardware of one that was asked for it and has not answered: they would
+    // never be mapped.
+    const bool counted =
+        called && daemon->node->topology != nullptr && daemon->node->topology->topo != nullptr;
+    if (parameters().start_without == 0 || mapped || daemon == nullptr || daemon->node == nullptr ||
+        (called && !counted)) {
+        std::string why = "the daemon on " + host_name(id) + " " + what;
+        if (parameters().start_without == 0) {
+            why += ". errmgr_radixft_start_without, which is 0, would let it begin without some of "
+                   "its ranks.";
+        } else if (mapped) {
+            why += ". Its ranks were mapped already: errmgr_radixft_start_without is for hosts "
+                   "that are lost before that.";
+        }
+        launch_failed(why);
+        return;
+    }
+    story(1, "goes on without daemon %u on %s, which %s", id, host_name(id).c_str(), what.c_str());
+    missing_[id] = what;
+    unwanted_.insert(id);
+    lost_.insert(id);
+    ready_.erase(id);
+    ORTE_FLAG_UNSET(daemon, ORTE_PROC_FLAG_ALIVE);
+    // Or the launcher would try again there when it is to start a daemon on another host.
+    ORTE_FLAG_SET(daemon->node, ORTE_NODE_FLAG_DAEMON_LAUNCHED);
+    set_down(id);
+    end_launcher(*daemon);
+    if (contact(id).empty()) {
+        // The runtime sends everybody's address to all, and takes one that is not there for a
+        // fault.
+        remember_contact(id, {});
+    }
+    if (slots_are_known(*daemons) && !may_begin(*job)) {
+        return;
+    }
+    if (!called) {
+        count_as_called(*daemons);
+    }
+}
+
+/// The ranks that the job was to have, and how many of them find no room without the missing hosts.
+/// Where several programs share the hosts the runtime itself decides, and maps all or none.
+Daemon::Shortage Daemon::shortage(orte_job_t &job) const
+{
+    Shortage found;
+    const std::size_t per_host = ranks_per_host(*job.map);
+    for (int i = 0; i < job.apps->size; ++i) {
+        auto *const app =
+            static_cast<orte_app_context_t *>(opal_pointer_array_get_item(job.apps, i));
+        if (app == nullptr) {
+            continue;
+        }
+        const Room left = room_for(*app, job.map->mapping);
+        const auto set_missing = [this](orte_node_state_t state) {
+            for (const auto &[id, what] : missing_) {
+                daemon_object(id)->node->state = state;
+            }
+        };
+        set_missing(ORTE_NODE_STATE_UP);
+        const Room all = room_for(*app, job.map->mapping);
+        set_missing(ORTE_NODE_STATE_DOWN);
+        const std::size_t wanted = app->num_procs != 0 ? static_cast<std::size_t>(app->num_procs)
+                                                       : capacity(all, per_host);
+        const bool crowded = oversubscribes(*job.map) && per_host == 0 && app->num_procs != 0;
+        const std::size_t room = capacity(left, per_host);
+        found.asked += wanted;
+        found.nobody_left = found.nobody_left || left.hosts == 0;
+        // Who asked for more than there ever was is told so by the runtime.
+        if (wanted > room && wanted <= capacity(all, per_host) && job.num_apps == 1 && !crowded) {
+            found.ranks += wanted - room;
+        }
+    }
+    return found;
+}
+
+/// Whether as many ranks may be missing as are; if not the job is ended with a message.
+bool Daemon::may_begin(orte_job_t &job)
+{
+    shortage_ = shortage(job);
+    const auto allowed = static_cast<std::size_t>(parameters().start_without);
+    if (shortage_.ranks <= allowed && !shortage_.nobody_left) {
+        return true;
+    }
+    std::string why;
+    if (shortage_.nobody_left) {
+        why = "no host is left on which it could run";
+    } else {
+        why = std::to_string(shortage_.ranks) + " of its " + std::to_string(shortage_.asked) +
+              " ranks would be missing, and errmgr_radixft_start_without allows " +
+              std::to_string(allowed);
+    }
+    launch_failed(why + ":" + missing_hosts());
+    return false;
+}
+
+std::string Daemon::missing_hosts() const
+{
+    std::string text;
+    for (const auto &[id, what] : missing_) {
+        text += "\n    the daemon on " + host_name(id) + " " + what;
+    }
+    return text;
+}
+
+/// At mpirun: all daemons have called or are given up, and the job is to be mapped. False: it is
+/// ended instead.
+bool Daemon::fit(orte_job_t &job)
+{
+    mapped_ = true;
+    if (missing_.empty()) {
+        return true;
+    }
+    if (over_ || !may_begin(job)) {
+        return false;
+    }
+    const std::size_t ranks = shortage_.asked - shortage_.ranks;
+    if (auto *const app =
+            static_cast<orte_app_context_t *>(opal_pointer_array_get_item(job.apps, 0));
+        shortage_.ranks != 0 && app->num_procs != 0) {
+        app->num_procs = static_cast<orte_std_cntr_t>(ranks);
+    }
+    orte_show_help("help-errmgr-radixft.txt", "starts-without", true, missing_hosts().c_str(),
+                   ranks, shortage_.asked);
+    begin_if_ready();
+    return true;
+}
+
+/// A daemon that was given up may call all the same, when its host's network heals: it is told to
+/// leave.
+bool Daemon::turns_away(NodeId id) const
+{
+    if (!unwanted_.contains(id)) {
+        return false;
+    }
+    story(1, "daemon %u on %s calls too late: it is told to leave", id, host_name(id).c_str());
+    opal_buffer_t *order = OBJ_NEW(opal_buffer_t);
+    orte_daemon_cmd_flag_t command = ORTE_DAEMON_HALT_VM_CMD;
+    orte_process_name_t name = *ORTE_PROC_MY_NAME;
+    name.vpid = id;
+    if (opal_dss.pack(order, &command, 1, ORTE_DAEMON_CMD) != ORTE_SUCCESS ||
+        orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &name, order,
+                                ORTE_RML_TAG_DAEMON, Callbacks::sent, nullptr) != ORTE_SUCCESS) {
+        OBJ_RELEASE(order);
+    }
+    return true;
+}
+
+/// Whether other ranks of its daemon wait for this one: the PMIx server lets them go on without a
+/// client that has broken off, but not without one that never came.
+bool Daemon::holds_up_others(const RankDeath &death) const
+{
+    if (death.cause != Cause::absent) {
+        return false;
+    }
+    const Rank all{death.who.jobid, every_rank};
+    const std::vector<Rank> ranks = jobs_.ranks_on(death.host, std::span(&all, 1));
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [this](Rank r) { return !session_->deaths().announced(r); });
+}
+
+/// At mpirun: a rank of the first job has died before all were through MPI_Init. Whether the others
+/// get through it without; if not, the message says why.
+bool Daemon::goes_on_without(const orte_job_t &job, orte_proc_t &dead, const RankDeath &death)
+{
+    const auto allowed = static_cast<std::size_t>(parameters().start_without);
+    const std::size_t missing = shortage_.ranks + done_without_.size() + 1;
+    const std::string host = host_name(death.host);
+    std::string why;
+    if (!is_first(job.jobid)) {
+        why = "A job that was spawned cannot begin without one of its ranks.";
+    } else if (allowed == 0) {
+        why = "errmgr_radixft_start_without, which is 0, would let the others begin.";
+    } else if (missing > allowed) {
+        why = "That makes " + std::to_string(missing) +
+              " that are missing, and errmgr_radixft_start_without allows " +
+              std::to_string(allowed) + ".";
+    } else if (done_without_.size() + 1 >= job.num_procs) {
+        why = "Nobody is left.";
+    } else if (holds_up_others(death)) {
+        why = "It had not come to MPI_Init, and other ranks on its host wait for it there.";
+    }
+    orte_show_help("help-errmgr-radixft.txt", why.empty() ? "done-without" : "died-in-init", true,
+                   death.who.vpid, host.c_str(), death.exit_code, why.c_str());
+    if (!why.empty()) {
+        return false;
+    }
+    done_without_.insert(death.who);
+    if (dead.state < ORTE_PROC_STATE_RUNNING) {
+        // Nobody will say that it runs, and the runtime counts those that do.
+        ORTE_ACTIVATE_PROC_STATE(&dead.name, ORTE_PROC_STATE_RUNNING);
+    }
+    return true;
+}
+
+void Callbacks::daemon_called(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
+                              orte_rml_tag_t tag, void *data) noexcept
+{
+    if (sender->jobid != ORTE_PROC_MY_NAME->jobid || !Daemon::get().turns_away(sender->vpid)) {
+        orte_plm_base_daemon_callback(status, sender, buffer, tag, data);
+    }
+}
+
+void Daemon::receive_daemons()
+{
+    orte_rml.recv_cancel(ORTE_NAME_WILDCARD, ORTE_RML_TAG_ORTED_CALLBACK);
+    orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, ORTE_RML_TAG_ORTED_CALLBACK, ORTE_RML_PERSISTENT,
+                            Callbacks::daemon_called, nullptr);
+}
+
+} // namespace ft::radixft
