@@ -164,6 +164,12 @@ void send(const Options &options)
 struct Counter final : Sink {
     std::uint64_t bytes = 0;
     double sent = 0;
+    std::size_t size = 0; ///< of a datagram
+    [[nodiscard]] std::size_t
+    length_of_first(std::span<const std::byte> stretch) const noexcept override
+    {
+        return std::min(size, stretch.size());
+    }
     void take(std::span<const std::byte> datagram) noexcept override
     {
         const std::string_view text(reinterpret_cast<const char *>(datagram.data()),
@@ -181,6 +187,7 @@ void receive(const Options &options)
     const auto transport = open(options);
     announce(options, transport->address());
     Counter counter;
+    counter.size = transport->largest();
     auto first = Clock::now();
     const auto limit = first + patience;
     auto last = first;

@@ -97,17 +97,17 @@ def rails_of_ipv6_by_libfabric():
     rails_of_ipv6("ofi:udp")
 
 
-def rail_after_rail(provider="auto"):
-    """from one datagram rail to the other to TCP, as each is cut"""
-    parameters = dict(DGRAM, btl="dgram,tcp,self", pml_dr_verbose=1, btl_dgram_provider=provider)
+def networks_of(cluster):
+    """The IP network of each rail."""
+    return [re.match(r"[\d.]+/\d+", line.split()[2]).group(0)
+            for line in cluster.tool("run", "n0", "--", "ip", "-br", "-4", "address",
+                                     "show").splitlines() if line.startswith("rail")]
+
+
+def cut_in_turn(parameters, ranks=ftring.RANKS):
+    """Of three rails the first is cut, then the second; `parameters` are made of the rails' networks."""
     with ftcluster.Cluster(rails=3) as cluster:
-        # TCP has the third rail to itself.
-        networks = [re.match(r"[\d.]+/\d+", line.split()[2]).group(0)
-                    for line in cluster.tool("run", "n0", "--", "ip", "-br", "-4", "address",
-                                             "show").splitlines() if line.startswith("rail")]
-        parameters["btl_dgram_if_include"] = ",".join(networks[:2])
-        parameters["btl_tcp_if_include"] = networks[2]
-        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+        with ftring.Story(cluster, parameters(networks_of(cluster)), DEADLINE, kinds="bulk,storm", ranks=ranks) as story:
             story.under_way("bulk", rounds=4)
             for rail in ("0", "1"):
                 cluster.tool("cut", "n1", rail, "--how", "drop")
@@ -116,6 +116,21 @@ def rail_after_rail(provider="auto"):
                 story.goes_on()
                 comment(f"went on {time.monotonic() - began:.1f} s after the cut of rail {rail}")
             finish(story)
+            return story
+
+
+def rail_after_rail(provider="auto"):
+    """from one datagram rail to the other to TCP, as each is cut"""
+    cut_in_turn(lambda rails: dict(DGRAM, btl="dgram,tcp,self", pml_dr_verbose=1, btl_dgram_provider=provider,
+                                   btl_dgram_if_include=",".join(rails[:2]), btl_tcp_if_include=rails[2]))
+
+
+def one_kind_after_the_other():
+    """from datagrams to UCX to TCP, as the rail of each is cut, with shared memory within the hosts"""
+    story = cut_in_turn(lambda rails: dict(
+        DGRAM, btl="dgram,ucx,tcp,vader,self", btl_dgram_if_include=rails[0], btl_ucx_transports="tcp", btl_ucx_stats=1,
+        btl_ucx_if_include=rails[1], btl_tcp_if_include=rails[2]), ranks=2 * ftring.RANKS)
+    check(counted(story, "btl/ucx", "delivered") > 0, "nothing went by UCX")
 
 
 def rail_after_rail_of_libfabric():
@@ -165,11 +180,7 @@ def stopped_host():
     with ftcluster.Cluster() as cluster:
         with ftring.Story(cluster, DGRAM, DEADLINE, kinds="bulk,storm") as story:
             story.under_way("bulk", rounds=4)
-            cluster.tool("freeze", "n1")
-            story.drain()
-            check(not story.rounds(10, seconds=STOPPED_SECONDS), "the host did not stand still")
-            cluster.tool("thaw", "n1")
-            story.goes_on()
+            story.stands_still("n1", STOPPED_SECONDS)
             finish(story)
 
 
@@ -257,8 +268,8 @@ def replayed():
 
 
 TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), loses("0.05", "ofi:udp"), corrupted_on_the_wire,
-         rail_after_rail, rail_after_rail_of_libfabric, rail_back, narrower_than_announced, full_buffers,
-         stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, no_route, replayed]
+         rail_after_rail, rail_after_rail_of_libfabric, one_kind_after_the_other, rail_back, narrower_than_announced,
+         full_buffers, stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, no_route, replayed]
 
 if __name__ == "__main__":
     chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]

@@ -219,8 +219,19 @@ def kill_and_boot():
         check(all(i in out for i in ("mgmt", "rail0", "rail1")), out)
 
 
+def many_hosts_need_not_learn():
+    """hosts of a large cluster know each other's hardware addresses, of which the kernel learns but a few"""
+    with ftcluster.Cluster(hosts=20, rails=1) as cluster:
+        refused = "(exec 3<>/dev/tcp/n17/1) 2>&1 | grep -q refused"  # so it answers
+        cluster.tool("run", "n3", "bash", "-c", refused)
+        for host in ("n0", "n19"):
+            known = cluster.tool("run", host, "ip", "neighbour").splitlines()
+            check(len(known) == 2 * 19, f"{host} knows {len(known)} neighbours")
+            check(all("PERMANENT" in line for line in known), known)
+
+
 if __name__ == "__main__":
     main([up_and_down_leave_nothing, down_is_idempotent, second_up_is_refused,
           failed_up_cleans_up, not_permitted_is_77, killed_supervisor_takes_all_along,
           owner_end_takes_cluster_down, time_is_bounded, clusters_side_by_side,
-          commands_and_their_ends, kill_and_boot])
+          commands_and_their_ends, kill_and_boot, many_hosts_need_not_learn])

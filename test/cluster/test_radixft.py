@@ -8,6 +8,7 @@ mpirun must end by itself with the documented code and say who died; and no
 process may be left on any host.
 """
 
+import contextlib
 import os
 import re
 import sys
@@ -59,14 +60,14 @@ def appended(folder, extension):
 class Job:
     """mpirun of the test program, from start to verdict."""
 
-    def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS):
+    def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS, verbose="1"):
         self.cluster = cluster
         self.deaths = deaths
         self.ranks = ranks
         self.marks = cluster.marks()
         self.folder = os.path.dirname(self.marks.path)
         self.run = cluster.mpirun(
-            *mca, "--mca", "errmgr_base_verbose", "1", "--mca", "errmgr_radixft_output_dir",
+            *mca, "--mca", "errmgr_base_verbose", verbose, "--mca", "errmgr_radixft_output_dir",
             self.folder, "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
             str(deaths), "--marks", self.marks.path, *options,
             deadline=DEADLINE, env=ftcluster.component_env())
@@ -279,11 +280,10 @@ def failure_during_finalize():
 
 
 def rank_of(pid):
-    """The rank of a process, from its environment."""
-    with open(f"/proc/{pid}/environ", "rb") as source:
-        for entry in source.read().split(b"\0"):
-            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                return int(entry.split(b"=")[1])
+    """The rank of a process, from its environment; none of one that has ended since it was listed."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/environ", "rb") as source:
+        found = re.search(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)", source.read())
+        return int(found[1]) if found else None
     return None
 
 
@@ -442,6 +442,7 @@ def bad_parameter():
         for name, value, complaint in (("arity", "3", "power of two"),
                                        ("suspect_floor", "50", "must exceed"),
                                        ("probe", "0", "must be 1 to"),
+                                       ("start_without", "-1", "must be 0 to 1000000"),
                                        ("repair", "1", "choose one")):
             with Job(cluster, ranks=2,
                      mca=[*DEFAULT, "--mca", f"errmgr_radixft_{name}", value, *LOCALISED]) as job:
@@ -469,7 +470,7 @@ def missing_on_a_host():
 
 
 def host_cut_off_at_launch():
-    """A host that mpirun cannot be reached from is named, the job ends, and so does what was started there"""
+    """A host that mpirun cannot be reached from is named, the job ends, and so does what was started there, cut off"""
     with ftcluster.Cluster(hosts=3) as cluster:
         cluster.tool("cut", "n2", "m", "--how", "drop")
         with Job(cluster, ranks=3,
@@ -478,7 +479,6 @@ def host_cut_off_at_launch():
             check(code not in (0, ftcluster.PAST_DEADLINE), f"mpirun's exit code is {code}")
             check("(errmgr_radixft_launch_wait) from: n2." in " ".join(job.run.err.split()),
                   "the message is missing")
-            cluster.tool("heal", "n2", "m")
             job.nothing_left()
 
 

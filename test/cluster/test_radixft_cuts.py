@@ -25,6 +25,7 @@ from test_radixft_join import select_on  # noqa: E402
 SECOND_CHANCE = [*DEFAULT] + [word for name, value in (("suspect_floor", 1000), ("suspect_ceiling", 1000), ("probe", 4000))
                               for word in ("--mca", f"errmgr_radixft_{name}", str(value))]
 DIRECTIONS = ("in", "out")
+HEARS = {"in": "gets nothing from", "out": "is not heard by"}
 OBJECTION = "> message 01120a"  # REFUSED, "heard"; see messages.hpp
 BELIEVED, REFUTED = "> event 2 ", "> event 3 "
 INSTALLED, EVICTED = "> event 0 ", "> event 6 "
@@ -69,13 +70,27 @@ class Logged(Job):
         check(self.cluster.struck("drop", host, "m") > 0, "the cut struck nothing")
 
 
-def with_job(deaths, mca, act):
-    """Runs act(job) when all ranks are through MPI_Init; nothing may be left at the end."""
-    with ftcluster.Cluster() as cluster:
-        with Logged(cluster, deaths, mca) as job:
-            job.ready()
-            act(job)
-            job.nothing_left()
+def story(text, deaths, mca, act):
+    """A test: act(job) when all ranks are through MPI_Init; nothing may be left at the end."""
+    def test():
+        with ftcluster.Cluster() as cluster:
+            with Logged(cluster, deaths, mca) as job:
+                job.ready()
+                act(job)
+                job.nothing_left()
+    test.__doc__ = text
+    return test
+
+
+def cut_out(job, out):
+    """The survivors know that just the ranks of this daemon died, and the others have one new view: by daemon."""
+    dead = job.verdict()
+    check(dead == {out, out + 4}, f"the survivors know of {dead}")
+    views = {d: re.findall(rf"^{INSTALLED}(\d+ \d+)", job.log(d), re.M) for d in range(4)}
+    comment(f"views: {views}")
+    check({tuple(v) for d, v in views.items() if d != out} == {tuple(views[out ^ 1])} and len(views[out ^ 1]) == 1,
+          f"there is not one new view: {views}")
+    return views
 
 
 def nobody_left_the_view(job):
@@ -98,11 +113,8 @@ def heard_by_its_child(direction):
         check(INSTALLED not in job.log(0), "a daemon that its child hears was evicted")
         nobody_left_the_view(job)
 
-    def test():
-        with_job(1, SECOND_CHANCE, act)
-    way = "gets nothing from" if direction == "in" else "is not heard by"
-    test.__doc__ = f"An inner daemon that {way} the root while its child hears it stays: the child objects"
-    return test
+    return story(f"An inner daemon that {HEARS[direction]} the root while its child hears it stays: the child objects",
+                 1, SECOND_CHANCE, act)
 
 
 def heard_by_the_root(direction):
@@ -114,46 +126,44 @@ def heard_by_the_root(direction):
         job.cluster.tool("heal", "n3", "m")
         nobody_left_the_view(job)
 
-    def test():
-        with_job(1, RADIXFT, act)
-    way = "gets nothing from" if direction == "in" else "is not heard by"
-    test.__doc__ = f"A leaf that {way} its parent for a while stays: the root hears it"
-    return test
+    return story(f"A leaf that {HEARS[direction]} its parent for a while stays: the root hears it", 1, RADIXFT, act)
 
 
 def one_side_goes(first, second, out, direction, text):
     """For good: the tree needs every pair of neighbours. The ranks on `out` die, and there is one new view."""
     def act(job):
         job.cut(f"n{second}", direction, f"n{first}")
-        dead = job.verdict()
+        views = cut_out(job, out)
         job.struck(f"n{second}")
-        check(dead == {out, out + 4}, f"the survivors know of {dead}")
-        views = {d: re.findall(rf"^{INSTALLED}(\d+ \d+)", job.log(d), re.M) for d in range(4)}
-        comment(f"views: {views}")
-        check({tuple(v) for d, v in views.items() if d != out} == {tuple(views[0])} and len(views[0]) == 1,
-              f"there is not one new view: {views}")
         check(not views[out], "the evicted one has a view of its own")
 
-    def test():
-        with_job(2, DEFAULT, act)
-    way = "what is dropped is the lower's" if direction == "in" else "what is dropped is the higher's"
-    test.__doc__ = f"{text}, {way}: one view, without the higher of the two"
-    return test
+    whose = "lower" if direction == "in" else "higher"
+    return story(f"{text}, what is dropped is the {whose}'s: one view, without the higher of the two", 2, DEFAULT, act)
 
 
 def leaves(direction):
     def act(job):
         job.cut("n3", direction, "n2")
         job.kill("^orted", "n1")
-        dead = job.verdict()
-        check(dead == {1, 5}, f"the survivors know of {dead}")
-        views = {tuple(re.findall(rf"^{INSTALLED}(\d+ \d+)", job.log(d), re.M)) for d in (0, 2, 3)}
-        check(len(views) == 1 and len(views.pop()) == 1, "there is not one new view")
+        cut_out(job, 1)
 
-    def test():
-        with_job(2, RADIXFT, act)
-    test.__doc__ = f"Two leaves cut off from each other ({direction}) stay, also when their view changes"
-    return test
+    return story(f"Two leaves cut off from each other ({direction}) stay, also when their view changes", 2, RADIXFT, act)
+
+
+def suspicions(job):
+    """How often a daemon has probed another one because a connection broke whose host does not refuse a new one."""
+    return sum(len(re.findall(r"^\d+ suspicion ", job.log(d), re.M)) for d in range(4))
+
+
+def broken_connections(job):
+    """All connections of one host after the other are reset. Whoever loses one probes, and nobody leaves."""
+    for host in ("n1", "n2", "n3", "n0", "n1"):
+        before = suspicions(job)
+        job.cluster.tool("cut", host, "m", "--how", "reset-once")
+        with select_on(job.run) as ended:
+            while suspicions(job) == before:
+                check(time.monotonic() < job.end and not ended(), f"nobody probes when {host}'s connections have broken")
+    nobody_left_the_view(job)
 
 
 CASES = [
@@ -163,7 +173,9 @@ CASES = [
 ]
 
 TESTS = [make(direction) for make in (heard_by_its_child, heard_by_the_root, leaves) for direction in DIRECTIONS] + [
-    one_side_goes(first, second, out, direction, text) for first, second, out, text in CASES for direction in DIRECTIONS]
+    one_side_goes(first, second, out, direction, text) for first, second, out, text in CASES for direction in DIRECTIONS] + [
+    story("Connections between daemons are reset again and again: they are made anew, and nobody leaves the view", 1,
+          RADIXFT, broken_connections)]
 
 if __name__ == "__main__":
     main(TESTS)

@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 
 import ftcluster  # noqa: E402
-from fttap import check, main  # noqa: E402
+from fttap import check, comment, main  # noqa: E402
 from test_radixft import DEFAULT, RADIXFT, processes  # noqa: E402
 
 DEADLINE = 90
@@ -24,18 +24,18 @@ SPAWN_FAILED = "50"  # MPI_ERR_SPAWN
 class Job:
     """mpirun of the program that spawns, on all hosts but the last."""
 
-    def __init__(self, cluster, *mca, again="n2,n3"):
+    def __init__(self, cluster, *mca, again="n2,n3", slots=4):
         mca = mca or RADIXFT
         self.cluster = cluster
         with open(os.path.join(cluster.state, "hostfile"), "w", encoding="utf-8") as hosts:
-            hosts.writelines(f"n{h} slots=4\n" for h in range(RANKS))
+            hosts.writelines(f"n{h} slots={slots}\n" for h in range(RANKS))
         self.marks = cluster.marks()
         folder = os.path.dirname(self.marks.path)
         go = os.path.join(folder, "go")
         os.mkfifo(go)
         self.go = os.open(go, os.O_RDWR)
         self.logs = os.path.join(cluster.folder, "logs")
-        os.mkdir(self.logs)
+        os.makedirs(self.logs, exist_ok=True)
         program = os.path.join(ftcluster.build_dir(), "test", "mpi", "survivors", "joins")
         self.run = cluster.mpirun(
             *mca, "--mca", "errmgr_radixft_log_dir", self.logs, "--mca", "errmgr_base_verbose", "1",
@@ -88,21 +88,27 @@ def select_on(run):
 
 
 @contextlib.contextmanager
-def job(*mca, again="n2,n3"):
+def job(*mca, again="n2,n3", slots=4):
     """A job whose ranks have begun, on a cluster of its own."""
-    with ftcluster.Cluster() as cluster:
-        it = Job(cluster, *mca, again=again)
-        try:
-            it.ready()
-            yield it
-        except AssertionError:
-            it.run.stop()
-            it.run.tell(80)
-            raise
-        finally:
-            it.run.stop()
-            it.marks.close()
-            os.close(it.go)
+    with ftcluster.Cluster() as cluster, job_on(cluster, *mca, again=again, slots=slots) as it:
+        yield it
+
+
+@contextlib.contextmanager
+def job_on(cluster, *mca, again="n2,n3", slots=4):
+    """The same on this cluster."""
+    it = Job(cluster, *mca, again=again, slots=slots)
+    try:
+        it.ready()
+        yield it
+    except AssertionError:
+        it.run.stop()
+        it.run.tell(80)
+        raise
+    finally:
+        it.run.stop()
+        it.marks.close()
+        os.close(it.go)
 
 
 def add_and_lose(it):
@@ -138,17 +144,20 @@ def judge(story):
 
 
 # Nobody is doubted because a daemon is held for a while.
-PATIENT = [*DEFAULT] + [word for name in ("suspect_floor", "suspect_ceiling", "probe")
-           for word in ("--mca", f"errmgr_radixft_{name}", "30000")]
+def patient(*names):
+    return [*DEFAULT] + [word for name in names for word in ("--mca", f"errmgr_radixft_{name}", "30000")]
+
+
+PATIENT = patient("suspect_floor", "suspect_ceiling", "probe")
 
 
 @contextlib.contextmanager
-def view_held_up(it):
+def view_held_up(it, command=b"a"):
     """Daemon 1, which passes the proposal on to the newcomer and whose vote every view needs, stands still."""
     voter = it.pid_of("^orted", "n1")
     os.kill(voter, signal.SIGSTOP)
     try:
-        it.command(b"a")
+        it.command(command)
         it.says("daemon 3 on n3 is to join")
         yield
     finally:
@@ -156,14 +165,19 @@ def view_held_up(it):
 
 
 def dies_before_it_asks():
-    """A newcomer whose daemon dies at once: the spawn fails, the job runs on, the host can be added later"""
+    """A newcomer whose daemon dies at once: the spawn fails in all who called it, the host can be added later"""
     with job(*PATIENT) as it:
-        with view_held_up(it):
+        with view_held_up(it, b"l"):
             os.kill(it.pid_of("^orted", "n3"), signal.SIGKILL)
-        it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
+        all_refused(it)
         it.command(b"a")
         it.hears("joined", "the host cannot be added any more")
         it.finishes()
+
+
+def all_refused(it):
+    for _ in range(RANKS):
+        it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
 
 
 def dies_while_the_view_changes():
@@ -196,6 +210,56 @@ def silent_while_it_joins():
         it.finishes()
 
 
+# The tests' own setting is the other one.
+BY_SLOTS = ["--mca", "rmaps_base_oversubscribe", "0"]
+
+
+def too_few_slots(slots, complaint, then):
+    """All spawn two ranks on a host with so many slots, twice, in vain; then what does find room is spawned."""
+    with job(*RADIXFT, *BY_SLOTS, again="n2", slots=slots) as it:
+        for _ in range(2):
+            it.command(b"x")
+            all_refused(it)
+        it.says(complaint)
+        it.command(then)
+        it.hears("joined", "what finds room cannot be spawned any more")
+        it.finishes()
+
+
+def no_slots():
+    """A spawn for which there are no slots fails in all who called it, and one where there are some does not"""
+    too_few_slots(1, "All nodes which are allocated for this job are already filled", b"a")
+
+
+def slots_for_some():
+    """A spawn for whose ranks there are too few slots fails in all who called it, and takes none of them"""
+    too_few_slots(2, "There are not enough slots available", b"y")
+
+
+def spawned_before_the_last_has_ended():
+    """Called again while ranks of a failed spawn are still there, MPI_Comm_spawn waits for their slots"""
+    with job(*PATIENT, "--mca", "pml", "dr") as it:
+        it.command(b"V")
+        # Before, they still ask the new ranks' daemon for addresses.
+        for _ in range(RANKS + 1):
+            check(it.marks.wait(lambda t: t in ("stands", "there"), it.end, it.run), "a rank did not get there")
+        daemon = it.pid_of("^orted", "n3")
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            os.kill(it.pid_of("^/.*joins n3", "n2"), signal.SIGKILL)
+            for _ in range(RANKS - 1):
+                check(it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run),
+                      "a rank does not return from MPI_Comm_spawn")
+            it.command(b"a")
+            it.says("a spawn waits until the ranks of a failed one have ended")
+            check(len([host for host, _ in processes(it.cluster, "^/.*joins die") if host == "n3"]) == 2,
+                  "the ranks of the failed spawn are gone already")
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+        it.hears("joined", "the spawn failed")
+        it.finishes(RANKS - 1)
+
+
 def dies_before_mpi_init():
     """A new rank, then its whole host, is lost before MPI_Init: MPI_Comm_spawn fails in all who called it, in seconds"""
     with job() as it:
@@ -205,14 +269,12 @@ def dies_before_mpi_init():
                 it.hears("held", "the new ranks were not started")
             return [pid for host, pid in processes(it.cluster, "^/.*joins hold") if host == "n3"]
         os.kill(held()[0], signal.SIGKILL)
-        for _ in range(RANKS):
-            it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
+        all_refused(it)
         while processes(it.cluster, "^/.*joins hold"):
             check(time.monotonic() < it.end, "the other new rank is still there")
         check(len(held()) == 2, "there are not two new ranks")
         it.cluster.tool("kill", "n3")
-        for _ in range(RANKS):
-            it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
+        all_refused(it)
         it.cluster.tool("boot", "n3")
         it.command(b"l")
         it.hears("joined", "the host cannot be added any more")
@@ -333,7 +395,115 @@ def joins_during_recovery():
         check(re.search(r"^  rank 2 on n2", it.run.err, re.M), "mpirun's last words do not tell of rank 2")
 
 
+def without_mpirun():
+    """mpirun dies while a rank waits in MPI_Comm_accept: it meets one that connects later, names go on, spawns fail"""
+    without_mpirun_from(b"m")
+
+
+def without_mpirun_before_it_asks():
+    """mpirun dies between the two steps of MPI_Comm_accept, telling who accepts and asking who connects: both meet"""
+    without_mpirun_from(b"n")
+
+
+def without_mpirun_from(command):
+    with job(*RADIXFT, "--mca", "pml", "dr") as it:
+        it.command(command)
+        it.hears("accepts", "rank 1 does not accept")
+        os.kill(it.pid_of("^mpirun", "n0"), signal.SIGKILL)
+        heard = [it.marks.wait(lambda t: t.startswith(("met", "refused")), it.end) for _ in range(6)]
+        check(all(heard), f"after mpirun's death the ranks say only {[event[1] for event in heard if event]}")
+        said = sorted(event[1] for event in heard)
+        check(said[:4] == ["met"] * 4, f"the ranks say {said}")
+        check(all(re.fullmatch(r"refused [1-9]\d*", text) for text in said[4:]), f"the ranks say {said}")
+        while processes(it.cluster, r"orted|joins|mpirun -|mpirun\b.*errmgr"):
+            check(time.monotonic() < it.end, "processes are left")
+
+
+# dies_at.hpp: what rank 0 of the new ones comes by, and its number in the command; and rank 1, which waits for rank 0.
+STOPS = {"before MPI_Init": 0xC0, "in the modex": 0xCA, "as it connects": 0xD2, "before the context id": 0xC4,
+         "before the last word": 0xC5}
+SECONDS = 15
+
+
+def without_mpirun_in_spawn():
+    """mpirun dies while spawned ranks are in MPI_Init: these end within seconds, their spawners get an error or lost ranks"""
+    for point, number in STOPS.items():
+        with job(*RADIXFT, "--mca", "pml", "dr") as it:
+            it.command(bytes([number]))
+            it.hears("stands" if number & 15 else "held", f"{point}: the new rank did not get there")
+            os.kill(it.pid_of("^mpirun", "n0"), signal.SIGKILL)
+            ended = returns_and_ends(it, point, 2)
+            comment(f"{point}: {', '.join(ended)}")
+
+
+def without_mpirun_while_a_host_joins():
+    """mpirun dies while a host is added for a spawn: it fails in all who called it, the newcomer leaves, the job goes on"""
+    # On a busy machine the knock at the dead mpirun's port may not be answered in time: then it is probed.
+    with job(*patient("suspect_floor", "suspect_ceiling"), "--mca", "pml", "dr") as it:
+        voter = it.pid_of("^orted", "n2")
+        os.kill(voter, signal.SIGSTOP)
+        try:
+            it.command(b"\xc0")
+            it.says("daemon 3 on n3 is to join")
+            os.kill(it.pid_of("^mpirun", "n0"), signal.SIGKILL)
+        finally:
+            os.kill(voter, signal.SIGCONT)
+        ended = returns_and_ends(it, "as n3 joins", 2)
+        check(ended == ["refused " + SPAWN_FAILED] * 2, f"the spawn ended like this: {ended}")
+
+
+def returns_and_ends(it, point, count):
+    """Every caller's MPI_Comm_spawn returns, and everything is gone in seconds; what the callers say."""
+    end = time.monotonic() + SECONDS
+    said = []
+    while len(said) < count:
+        event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), end)
+        check(event, f"{point}: a rank does not return from MPI_Comm_spawn")
+        said.append(event[1])
+    while left := processes(it.cluster, r"orted|joins|mpirun -|mpirun\b.*errmgr"):
+        check(time.monotonic() < end, f"{point}: processes are left: {left}")
+    return said
+
+
+# dies_at.hpp; at the last two only the root of the call comes by.
+POINTS = {"connect": 2, "connected": 3, "context_id": 4, "activate": 5, "published": 1, "spawn": 6}
+ROOT, STANDS = 8, 16  # joins.cc
+
+
+def caller_dies(role, with_host):
+    """One of those who spawn runs on the new ranks' host, and dies at each point of the call."""
+    def at_every_point():
+        for point, number in list(POINTS.items())[:None if role else -2]:
+            with job(*RADIXFT, "--mca", "pml", "dr", again="n2") as it:
+                it.command(bytes([0x80 | number | role | (STANDS if with_host else 0)]))
+                it.hears("stands" if with_host else "dies", f"at {point} it did not get there")
+                if with_host:
+                    it.cluster.tool("kill", "n2")
+                ended = []
+                for _ in range(RANKS - 1):
+                    ended.append(it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run))
+                    check(ended[-1], f"at {point} a rank does not return from MPI_Comm_spawn")
+                while processes(it.cluster, "^/.*joins die"):
+                    check(time.monotonic() < it.end, f"at {point} a new rank is still there")
+                if with_host:
+                    it.cluster.tool("boot", "n2")
+                for letter in (b"a", b"b"):
+                    it.command(letter)
+                    it.hears("joined", f"after {point} nothing can be spawned any more")
+                it.finishes(RANKS - 1)
+                comment(f"at {point}: {', '.join(text for _, text in ended)}")
+
+    at_every_point.__doc__ = (f"A caller of MPI_Comm_spawn, {'' if role else 'not '}its root, dies at each point of it "
+                              f"{'together with its host' if with_host else 'alone'}; the new ranks are on its host")
+    return at_every_point
+
+
+CALLERS = [caller_dies(role, with_host) for role in (0, ROOT) for with_host in (False, True)]
+TESTS = [add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
+         no_slots, slots_for_some, spawned_before_the_last_has_ended,
+         dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, host_dies_in_mpi_init, evicted_comes_back,
+         first_host_comes_back, two_come_back, joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
+ORPHANS = [without_mpirun_in_spawn, without_mpirun_while_a_host_joins]
+
 if __name__ == "__main__":
-    main([add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
-          dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, host_dies_in_mpi_init, evicted_comes_back,
-          first_host_comes_back, two_come_back, joins_during_recovery])
+    main({"callers": CALLERS, "orphans": ORPHANS}[sys.argv[1]] if sys.argv[1:] else TESTS)

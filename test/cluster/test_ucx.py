@@ -127,11 +127,7 @@ def stopped_host():
         parameters = parameters_for(cluster, [0, 1])
         with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
             story.under_way("bulk", rounds=4)
-            cluster.tool("freeze", "n1")
-            story.drain()
-            check(not story.rounds(10, seconds=STOPPED_SECONDS), "the host did not stand still")
-            cluster.tool("thaw", "n1")
-            story.goes_on()
+            story.stands_still("n1", STOPPED_SECONDS)
             finish(story)
 
 

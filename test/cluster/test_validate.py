@@ -45,6 +45,15 @@ def start(cluster, *words):
                           env=ftcluster.component_env())
 
 
+def overwritten():
+    """coll/han, which finds that it is of no use, gives its places to coll/validate again, and a rank is lost"""
+    with ftcluster.Cluster(hosts=HOSTS) as cluster:
+        # Seven on four hosts: coll/han wants as many on each.
+        run = cluster.mpirun(*MCA, "--mca", "coll_han_priority", "90", "--map-by", "node", "-np", str(RANKS - 1),
+                             program("table"), "overwritten", deadline=DEADLINE, env=ftcluster.component_env())
+        must_be_right(run, r"^rank (\d+) right$", {str(rank) for rank in range(RANKS - 1) if rank != 1})
+
+
 def must_be_right(run, pattern, alive):
     """It ended by itself, and everybody who lives was right."""
     run.wait()
@@ -104,4 +113,4 @@ def intercommunicator():
 
 main([lose("A rank and the host of others are lost at once", {5} | ranks_of("n2"), rank_and_host),
       lose("A host is lost without a word", ranks_of("n3"), silent_host),
-      intercommunicator])
+      overwritten, intercommunicator])

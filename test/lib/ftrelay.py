@@ -187,13 +187,36 @@ class Connection:
         while left[0] and time.monotonic() < end:
             fcntl.ioctl(sock.fileno(), SIOCOUTQ, left)
 
+    def await_read(self, sock):
+        """Wait until the process at the other end has read all that was sent.
+
+        Else whether it meets those bytes or the reset first depends on what it is just doing: who
+        writes then never sees them.
+        """
+        try:
+            here, there = (":%04X" % name[1] for name in (sock.getsockname(), sock.getpeername()))
+        except OSError:  # that process is no more
+            return
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with open("/proc/net/tcp", encoding="ascii") as table:
+                rows = [line.split() for line in table][1:]
+            unread = [row[4].split(":")[1] for row in rows if row[1].endswith(there) and row[2].endswith(here)]
+            if all(int(count, 16) == 0 for count in unread):
+                return
+
     def break_now(self):
-        """Let what was sent arrive, and then reset both halves."""
+        """Let what was sent arrive and be read, and then reset both halves."""
         for sock in (self.near, self.far):
             if sock.fileno() >= 0:
                 self.settle(sock)
+                self.await_read(sock)
         self.relay.cuts += 1
         self.lost()
+
+    def break_answer(self, count):
+        """From the greeting on: pass so many bytes of the handshake's answer, at least one, and break."""
+        self.back.passing = self.back.cut_behind = count
 
     def break_half(self, sock):
         """Reset one of the halves."""

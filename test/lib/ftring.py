@@ -58,6 +58,14 @@ class Story:
             self.run.tell()
             raise AssertionError("the run made no progress after the fault")
 
+    def stands_still(self, host, seconds):
+        """The host is stopped for so long; check that nothing goes on without it, and all does afterwards."""
+        self.cluster.tool("freeze", host)
+        self.drain()
+        check(not self.rounds(10, seconds=seconds), "the host did not stand still")
+        self.cluster.tool("thaw", host)
+        self.goes_on()
+
     def finish(self):
         """Ask the program for its end and wait; returns the exit code."""
         with open(self._enough, "w", encoding="ascii"):

@@ -100,6 +100,19 @@ def no_path():
                 "no message says that there is no path")
 
 
+def no_such_btl():
+    """A BTL that there is none of is refused in Open MPI's own words"""
+    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", "2",
+               *ftmpi.mca({"pml": "dr", "btl": "infiniband,self"}),
+               *[str(word) for word in [ftmpi.HASHRING, *WORK]]]
+    result = ftmpi.run(command, DEADLINE, show_stacks=True)
+    result.must(not result.late, "the job hung")
+    result.must(result.code != 0, "the job went on without the BTL")
+    flat = " ".join(result.output.split())
+    result.must("infiniband" in flat, "no message names the BTL")
+    result.must("Signal:" not in flat, "the job crashed")
+
+
 def inert_unless_named():
     """btl/fault does nothing when it is not in the list of BTLs"""
     for btl in ("tcp,self", "^sm"):
@@ -141,6 +154,7 @@ TESTS = [
     dr_case({"pml_dr_rto_min_us": 1000000, "pml_dr_rto_max_ms": 100}, ["contradict each other"]),
     mixed_pmls,
     no_path,
+    no_such_btl,
     inert_unless_named,
     silent_unless_asked,
 ]

@@ -84,13 +84,15 @@ def sockets_of(pids):
 def foreign(rng):
     """Datagrams that are not this job's: noise, near misses, and what an earlier job may have sent."""
     key = rng.randrange(2 ** 64)
-    well_formed = struct.pack("<BBBBIQ", 0xd6, 0x11, 0x4e, 0, 7, key) + rng.randbytes(200)
-    part = struct.pack("<BBBBIQIII", 0xd6, 0x12, 0x4e, 0, 7, key, 1, 400, 0) + rng.randbytes(200)
-    probe = struct.pack("<BBBBIQIII", 0xd6, 0x13, 0, 0, 7, key, 1, 0, 0)
+    well_formed = struct.pack("<BBHQ", 0xd1, 0x4e, 212, key) + rng.randbytes(200)
+    part = struct.pack("<BBHQIIII", 0xd2, 0x4e, 228, key, 7, 1, 400, 0) + rng.randbytes(200)
+    probe = struct.pack("<BBHQIIII", 0xd3, 0, 28, key, 7, 1, 0, 0)
     noise = rng.randbytes(rng.randrange(1, 3000))
-    cut = well_formed[:rng.randrange(1, 16)]
-    version = b"\xd6\x21" + well_formed[2:]
-    return [well_formed, part, probe, noise, cut, version, b""]
+    cut = well_formed[:rng.randrange(1, 12)]
+    longer = well_formed + b"\0"
+    joined = well_formed * 3 + well_formed[:50]
+    version = b"\xe1" + well_formed[1:]
+    return [well_formed, part, probe, noise, cut, longer, joined, version, b""]
 
 
 def takes_the_faster_provider():

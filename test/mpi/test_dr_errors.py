@@ -19,6 +19,7 @@ MATCHING = os.path.join(PROGRAMS, "matching")
 BROKEN_PIPE = os.path.join(PROGRAMS, "broken_pipe")
 REFUSED = os.path.join(PROGRAMS, "refused")
 LOST_PEER = os.path.join(PROGRAMS, "lost_peer")
+HALF_TAKEN = os.path.join(PROGRAMS, "half_taken")
 
 
 def mpirun(*arguments):
@@ -115,10 +116,17 @@ def inert_unless_named():
     fttap.check(code == 0 and "pml/dr" not in text, text)
 
 
+def half_taken():
+    """a send to who is killed with the message half taken ends with MPI_ERR_RANK_FAIL_STOP, and those after eight arrive"""
+    _, text = mpirun("-n", "10", "--mca", "errmgr", "radixft", "--mca", "pml", "dr", "--mca", "btl", "vader,self",
+                     HALF_TAKEN)
+    fttap.check("half_taken: passed" in text, text)
+
+
 def settings_agree_with_the_manual():
     """the manual page describes every parameter with its default, and no other"""
     ftmanual.agree("pml", "dr", "ompi/mca/pml/dr")
 
 
 fttap.main([out_of_range, unknown_words, contradictions, lost_peer, refused_connections,
-            broken_pipe, idle_peer_is_small, inert_unless_named, settings_agree_with_the_manual])
+            broken_pipe, half_taken, idle_peer_is_small, inert_unless_named, settings_agree_with_the_manual])

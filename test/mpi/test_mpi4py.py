@@ -11,6 +11,7 @@ MPI4PY_RC_THREAD_LEVEL=single. Debian's package python3-mpi4py is what is tested
 within its time counts as late, and is to be late under both, too.
 """
 
+import collections
 import glob
 import json
 import os
@@ -78,18 +79,20 @@ def same_on(ranks):
         modules = os.environ.get("FT_MPI4PY_MODULES", "").split() or sorted(
             os.path.basename(name)[:-3] for name in glob.glob(os.path.join(folder, "test_*.py")))
         fttap.check(modules, f"no test_*.py in {folder}")
-        counted, differing = 0, []
+        tally, differing = collections.Counter(), []
         for module in modules:
             ob1, _ = outcomes(folder, module, "ob1", ranks)
             dr, text = outcomes(folder, module, "dr", ranks)
-            counted += sum(len(one) for one in dr)
+            tally.update(outcome for one in dr for outcome in one.values())
             for rank, (theirs, ours) in enumerate(zip(ob1, dr)):
                 different = [f"rank {rank}: {name}: ob1 {theirs.get(name)}, dr {ours.get(name)}"
                              for name in sorted({*theirs, *ours}) if theirs.get(name) != ours.get(name)]
                 if different:
                     fttap.comment("\n".join(different) + "\n" + text[-4000:])
                     differing += different
-        fttap.comment(f"{len(modules)} modules, {counted} outcomes of tests at {ranks} ranks")
+        fttap.comment(f"{len(modules)} modules at {ranks} ranks: " +
+                      ", ".join(f"{times} {outcome}" for outcome, times in sorted(tally.items())))
+        fttap.check(tally["ok"], "no test passes under either")
         fttap.check(not differing, f"{len(differing)} outcomes differ")
 
     test.__doc__ = f"the suite on {ranks} ranks"

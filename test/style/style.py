@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Checks of the source text: test/style/style.py format|tidy|tree|scripts. Prints TAP, one case a file."""
+"""Checks of the source text: test/style/style.py format|tidy|tree|scripts [FOLDER...]. Prints TAP, one case a file.
+
+With folders, only what is below them.
+"""
 
 import concurrent.futures
 import hashlib
@@ -136,9 +139,13 @@ CHECKS = {"format": check_format, "tidy": check_tidy, "tree": check_tree, "scrip
 
 
 def main():
-    if len(sys.argv) != 2 or sys.argv[1] not in CHECKS:
-        sys.exit(f"usage: {sys.argv[0]} {'|'.join(CHECKS)}")
+    if len(sys.argv) < 2 or sys.argv[1] not in CHECKS:
+        sys.exit(f"usage: {sys.argv[0]} {'|'.join(CHECKS)} [FOLDER...]")
     names, check = CHECKS[sys.argv[1]]()
+    folders = tuple(folder.rstrip("/") + "/" for folder in sys.argv[2:])
+    names = [name for name in names if not folders or name.startswith(folders)]
+    if not names:
+        sys.exit(f"{sys.argv[0]}: nothing to check below {' '.join(folders) or TOP}")
     print(f"1..{len(names)}")
     failed = False
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

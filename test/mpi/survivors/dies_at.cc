@@ -8,8 +8,10 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
+#include <utility>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <unistd.h>
 
 namespace dies_at {
@@ -19,11 +21,35 @@ namespace {
 Point armed = Point::none;
 How how_armed = How::killed;
 std::string where;
+Point held = Point::none;
+std::function<void()> held_by;
+
+sigset_t awaited()
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    return set;
+}
 
 void pass(Point point)
 {
+    if (point == Point::none) {
+        return;
+    }
+    if (point == held) {
+        held = Point::none;
+        held_by();
+    }
     if (point == armed) {
-        marks::mark(where.c_str(), how_armed == How::stands ? "stands" : "dies");
+        const bool stays = how_armed == How::stands || how_armed == How::waits;
+        marks::mark(where.c_str(), stays ? "stands" : "dies");
+        if (how_armed == How::waits) {
+            const sigset_t set = awaited();
+            int number = 0;
+            sigwait(&set, &number);
+            return;
+        }
         while (how_armed == How::stands) {
             ::pause();
         }
@@ -54,6 +80,17 @@ void arm(Point point, const std::string &rank, const char *fifo, How how)
     const char *const mine = std::getenv("OMPI_COMM_WORLD_RANK");
     armed = mine != nullptr && rank == mine ? point : Point::none;
     where = fifo;
+    if (armed != Point::none && how == How::waits) {
+        // Before there is another thread, which would be killed by it.
+        const sigset_t set = awaited();
+        pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    }
+}
+
+void hold(Point point, std::function<void()> what)
+{
+    held = point;
+    held_by = std::move(what);
 }
 
 } // namespace dies_at
@@ -64,10 +101,42 @@ using dies_at::Point;
 
 extern "C" {
 
+int PMIx_Commit(void)
+{
+    pass(Point::commit);
+    return next<decltype(PMIx_Commit)>("libpmix.so.2", "PMIx_Commit")();
+}
+
+int PMIx_Fence_nb(const void *procs, std::size_t count, const void *info, std::size_t infos,
+                  void (*done)(int, void *), void *data)
+{
+    static int fences = 0;
+    ++fences;
+    pass(fences == 1 ? Point::modex : fences == 2 ? Point::barrier : Point::none);
+    const int rc = next<decltype(PMIx_Fence_nb)>("libpmix.so.2", "PMIx_Fence_nb")(
+        procs, count, info, infos, done, data);
+    pass(fences == 1 ? Point::in_modex : fences == 2 ? Point::in_barrier : Point::none);
+    return rc;
+}
+
+int ompi_dpm_init(void)
+{
+    pass(Point::wired);
+    return next<decltype(ompi_dpm_init)>(nullptr, "ompi_dpm_init")();
+}
+
 int PMIx_Publish(const void *info, std::size_t count)
 {
     const int rc = next<decltype(PMIx_Publish)>("libpmix.so.2", "PMIx_Publish")(info, count);
     pass(Point::published);
+    return rc;
+}
+
+int PMIx_Lookup(void *data, std::size_t count, const void *info, std::size_t infos)
+{
+    const int rc =
+        next<decltype(PMIx_Lookup)>("libpmix.so.2", "PMIx_Lookup")(data, count, info, infos);
+    pass(Point::looked_up);
     return rc;
 }
 

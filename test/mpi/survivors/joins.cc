@@ -12,15 +12,27 @@
 //      MPI_Comm_spawn returned an error of that class
 //   b  rank 0 alone spawns one on each of HOSTS, which finish with it: "joined", when all have said
 //      a word
-//   k  rank 0 alone waits until it knows that the last rank of them is dead ("knows"): only then
-//   may
-//      others be commanded
+//   x  all spawn two ranks on HOSTS, with the last of them as root, where there are no slots for
+//      them: "refused CLASS" from each of them
+//   y  rank 0 alone spawns one there, which finishes with it: "joined" or "refused CLASS"
+//   k  rank 0 alone waits until it knows that the last rank of them is dead ("knows"): only
+//      then may others be commanded
 //   h  all spawn two ranks there, which say "held" and never call MPI_Init: "refused CLASS" from
 //      each of them, when one has died
 //   A to J  all spawn two ranks there, of which rank 0 (A, C, ...) or 1 (B, D, ...) dies at a point
 //      of MPI_Init (dies_at.hpp), which it tells: "refused CLASS" or "went on" from each of them
 //   K to T  the same, but that rank stands there ("stands"), so that its host can be taken away
 //   U  the same, and rank 1 calls MPI_Abort in MPI_Init
+//   V  as Q, and the spawning ranks say "there" when they have come to that point, too
+//   0x80 and more: all spawn two ranks on HOSTS, where the last of them runs, which dies at a point
+//      of the call (its number in the low three bits) or, with 0x10, stands there; with 0x08 it is
+//      the call's root. It tells, and the others "refused CLASS" or "went on"
+//   0xc0 and more: all but rank 0 spawn two ranks on HOST, of which rank 0 (with 0x10: 1) stands
+//      ("stands") at a point of MPI_Init (its number in the low four bits; 0: before it, so "held"
+//      from both). They tell "refused CLASS" or "went on", and finish
+//   m  rank 1 waits in MPI_Comm_accept from before rank 0 is dead, and rank 2 connects after that
+//      ("met"), by a name that is published then; both spawn in vain ("refused CLASS"), and finish
+//   n  the same, but rank 1 has only told who is on its side when rank 0 dies, and asks then
 //   q  all finish
 // Prints "done RANK" at the end.
 #include <mpi.h>
@@ -86,21 +98,134 @@ char next_command(const char *go, int me)
     return command;
 }
 
-/// Spawns `count` ranks on `host` from `who`, with arguments `how` and `fifo`; the class of the
-/// error.
-int spawn(char *program, char *host, int count, std::string how, char *fifo, MPI_Comm who,
-          MPI_Comm &children)
+/// What is to be spawned.
+struct Plan {
+    std::string host;
+    int count = 1;
+    std::string how; ///< the new ranks' first argument
+    MPI_Comm who = MPI_COMM_WORLD;
+    int root = 0;
+    bool added = true; ///< the host may not be part of the job yet
+};
+
+/// The class of the error.
+int spawn(const Plan &plan, char **argv, MPI_Comm &children)
 {
     MPI_Info info = MPI_INFO_NULL;
     MPI_Info_create(&info);
-    MPI_Info_set(info, "add-host", host);
-    char *arguments[] = {how.data(), fifo, nullptr};
-    const int rc =
-        MPI_Comm_spawn(program, arguments, count, info, 0, who, &children, MPI_ERRCODES_IGNORE);
+    MPI_Info_set(info, plan.added ? "add-host" : "host", plan.host.c_str());
+    std::string how = plan.how;
+    char *arguments[] = {how.data(), argv[2], nullptr};
+    const int rc = MPI_Comm_spawn(argv[0], arguments, plan.count, info, plan.root, plan.who,
+                                  &children, MPI_ERRCODES_IGNORE);
     MPI_Info_free(&info);
     int error = MPI_SUCCESS;
     MPI_Error_class(rc, &error);
     return error;
+}
+
+/// A caller is to die that runs where the new ranks do.
+Plan plan_of_the_doomed(unsigned command, char **argv, int victim)
+{
+    dies_at::arm(static_cast<dies_at::Point>(command & 7), std::to_string(victim), argv[2],
+                 (command & 0x10) != 0 ? dies_at::How::stands : dies_at::How::killed);
+    return {.host = std::string(argv[4]) + ":2",
+            .count = 2,
+            .how = "die-",
+            .root = (command & 8) != 0 ? victim : 0,
+            .added = false};
+}
+
+Plan plan_of(char command, int argc, char **argv, int last)
+{
+    Plan plan;
+    const bool alone = command == 'a' || command == 'b' || command == 'y';
+    const bool there = command == 'x' || command == 'y';
+    if (there) {
+        return {.host = std::string(argc > 4 ? argv[4] : argv[1]) + ":2",
+                .count = alone ? 1 : 2,
+                .how = "leave",
+                .who = alone ? MPI_COMM_SELF : MPI_COMM_WORLD,
+                .root = alone ? 0 : last,
+                .added = false};
+    }
+    const bool two = command == 'h' || (command >= 'A' && command <= 'V');
+    plan.who = alone ? MPI_COMM_SELF : MPI_COMM_WORLD;
+    plan.host = command == 'b' && argc > 4 ? argv[4] : argv[1];
+    plan.count =
+        two ? 2 : 1 + static_cast<int>(std::count(plan.host.begin(), plan.host.end(), ','));
+    plan.how = command == 'w'   ? "stay"
+               : command == 'h' ? "hold"
+               : two            ? std::string("die") + (command == 'V' ? 'Q' : command)
+                                : "leave";
+    if (two) {
+        plan.host += ":2";
+    }
+    return plan;
+}
+
+/// All but rank 0, which is to die with mpirun: what becomes of a spawn that is under way then.
+void spawn_without_mpirun(unsigned command, int me, char **argv)
+{
+    MPI_Comm others = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, me == 0 ? MPI_UNDEFINED : 0, me, &others);
+    if (me == 0) {
+        ::pause();
+    }
+    MPI_Comm_set_errhandler(others, MPI_ERRORS_RETURN);
+    const std::string point = std::to_string(command & 0xf);
+    const std::string how =
+        point == "0" ? "hold" : "at " + point + ((command & 0x10) != 0 ? " 1" : " 0");
+    const Plan plan{.host = std::string(argv[1]) + ":2", .count = 2, .how = how, .who = others};
+    MPI_Comm children = MPI_COMM_NULL;
+    const int error = spawn(plan, argv, children);
+    mark(argv[2], error == MPI_SUCCESS ? "went on" : "refused " + std::to_string(error));
+}
+
+void await_death_of(int rank)
+{
+    for (std::uint64_t seen = 0; !is_lost(rank); seen = ft::process::news()) {
+        ft::process::wait_for_news(seen);
+    }
+}
+
+/// Ranks 1 and 2: what is left to them without mpirun, on whose host rank 0 runs.
+void go_on_without_mpirun(int me, char **argv, bool asks_later)
+{
+    char port[MPI_MAX_PORT_NAME] = "";
+    if (me == 1) {
+        MPI_Open_port(MPI_INFO_NULL, port);
+        MPI_Send(port, sizeof port, MPI_CHAR, 2, command_tag, MPI_COMM_WORLD);
+        if (asks_later) {
+            dies_at::hold(dies_at::Point::published, [argv] {
+                mark(argv[2], "accepts");
+                await_death_of(0);
+            });
+        } else {
+            mark(argv[2], "accepts");
+        }
+    } else {
+        MPI_Recv(port, sizeof port, MPI_CHAR, 1, command_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        await_death_of(0);
+    }
+    for (const bool again : {false, true}) {
+        MPI_Comm met = MPI_COMM_NULL;
+        if (again && me == 1) {
+            MPI_Open_port(MPI_INFO_NULL, port);
+            MPI_Publish_name("a later port", MPI_INFO_NULL, port);
+        } else if (again) {
+            while (MPI_Lookup_name("a later port", MPI_INFO_NULL, port) != MPI_SUCCESS) {
+            }
+        }
+        (me == 1 ? MPI_Comm_accept : MPI_Comm_connect)(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &met);
+        int got = 0;
+        MPI_Sendrecv(&me, 1, MPI_INT, 0, 1, &got, 1, MPI_INT, 0, 1, met, MPI_STATUS_IGNORE);
+        mark(argv[2], me + got == 3 ? "met" : "met somebody else");
+        MPI_Comm_disconnect(&met);
+    }
+    MPI_Comm children = MPI_COMM_NULL;
+    const Plan plan{.host = argv[1], .how = "leave", .who = MPI_COMM_SELF};
+    mark(argv[2], "refused " + std::to_string(spawn(plan, argv, children)));
 }
 
 void hear_from_child(MPI_Comm children, const char *fifo)
@@ -131,16 +256,23 @@ int main(int argc, char **argv)
         const int letter = argv[1][3] - 'A';
         if (argv[1][3] == 'U') {
             dies_at::arm(dies_at::Point::context_id, "1", argv[2], dies_at::How::aborts);
-        } else {
+        } else if (letter >= 0) { // or it lives, and one of those who spawned it is to die
             dies_at::arm(static_cast<dies_at::Point>(letter % 10 / 2 + 1),
                          letter % 2 == 0 ? "0" : "1", argv[2],
                          letter >= 10 ? dies_at::How::stands : dies_at::How::killed);
         }
     }
+    const bool stands = argc > 2 && std::strncmp(argv[1], "at ", 3) == 0;
+    if (stands) {
+        const std::string text = argv[1];
+        const auto space = text.find(' ', 3);
+        dies_at::arm(static_cast<dies_at::Point>(std::atoi(argv[1] + 3)), text.substr(space + 1),
+                     argv[2], dies_at::How::stands);
+    }
     MPI_Init(&argc, &argv);
     MPI_Comm parent = MPI_COMM_NULL;
     MPI_Comm_get_parent(&parent);
-    if (mortal) {
+    if (mortal || stands) {
         MPI_Finalize(); // the other one: this far it may come
         return 0;
     }
@@ -157,37 +289,41 @@ int main(int argc, char **argv)
     mark(argv[2], "ready " + std::to_string(me));
     for (char command = next_command(argv[3], me); command != 'q';
          command = next_command(argv[3], me)) {
-        const bool alone = command == 'a' || command == 'b' || command == 'k';
+        const bool alone = std::strchr("abky", command) != nullptr;
         if (alone && me != 0) {
             continue;
         }
         if (command == 'k') {
-            for (std::uint64_t seen = 0; !is_lost(size - 1); seen = ft::process::news()) {
-                ft::process::wait_for_news(seen);
-            }
+            await_death_of(size - 1);
             mark(argv[2], "knows");
             continue;
         }
+        if (static_cast<unsigned char>(command) >= 0xc0) {
+            spawn_without_mpirun(static_cast<unsigned char>(command), me, argv);
+            break;
+        }
+        if (command == 'm' || command == 'n') {
+            if (me == 0) {
+                ::pause();
+            }
+            go_on_without_mpirun(me, argv, command == 'n');
+            break;
+        }
+        if (command == 'V') {
+            dies_at::hold(dies_at::Point::context_id, [argv] { mark(argv[2], "there"); });
+        }
         MPI_Comm children = MPI_COMM_NULL;
-        const MPI_Comm who = alone ? MPI_COMM_SELF : MPI_COMM_WORLD;
         const std::uint64_t before = ft::process::news();
         const std::size_t dead = ft::process::death_count();
-        const bool two = command == 'h' || (command >= 'A' && command <= 'U');
-        const std::string how = command == 'w'   ? "stay"
-                                : command == 'h' ? "hold"
-                                : two            ? std::string("die") + command
-                                                 : "leave";
-        std::string host = command == 'b' && argc > 4 ? argv[4] : argv[1];
-        if (two) {
-            host += ":2";
-        }
-        const int count = two ? 2 : 1 + static_cast<int>(std::count(host.begin(), host.end(), ','));
-        const int error = spawn(argv[0], host.data(), count, how, argv[2], who, children);
+        const auto number = static_cast<unsigned char>(command);
+        const Plan plan = number >= 0x80 ? plan_of_the_doomed(number, argv, size - 1)
+                                         : plan_of(command, argc, argv, size - 1);
+        const int error = spawn(plan, argv, children);
         if (error != MPI_SUCCESS) {
             mark(argv[2], "refused " + std::to_string(error));
             continue;
         }
-        if (two) {
+        if (plan.count == 2 && plan.who == MPI_COMM_WORLD) {
             mark(argv[2], "went on");
             MPI_Comm_free(&children);
             continue;

@@ -3,7 +3,7 @@
 // usage: survivors [--deaths N] [--seconds S] [--marks FIFO] [--die-before-init RANK] [--hold RANK]
 //                  [--abort RANK] [--exit-code RANK:CODE] [--no-sum] [--wait-for RANK]
 //                  [--collectives] [--pvars] [--busy S] [--nap] [--hang RANK] [--stand RANK:MS]
-//                  [--hang-in-handler RANK] [--compute RANK:MS]
+//                  [--hang-in-handler RANK] [--compute RANK:MS] [--talk-to RANK]
 //
 // Every rank computes until it knows of N deaths (0) or S seconds (30) have passed, which is an
 // error. The lowest survivor gathers the sum of the survivors' squared ranks by point-to-point
@@ -11,6 +11,8 @@
 // MPI_Recv for a message that this rank never sends, and then send to it: both calls must return
 // with the error class of a dead rank. So must a receive from any source of a communicator in which
 // only that rank is left; one of MPI_COMM_WORLD must go on waiting, since others can still send.
+// With --talk-to, the next rank alone waits in MPI_Recv for a message of this one, with the error
+// handler that every program begins with, so that it never comes to the sum.
 // With --collectives all reduce, broadcast and wait in barriers on MPI_COMM_WORLD meanwhile, until
 // one of these fails; it must do so because of a dead rank. Then all finalize, but for the held
 // rank, which computes on for ever. --hang: that rank deadlocks inside MPI (--hang-in-handler: in
@@ -52,6 +54,7 @@ struct Options {
     bool pvars = false;
     bool nap = false;
     int wait_for = -1;
+    int talk_to = -1;
     int hang = -1;
     int hang_in_handler = -1;
     int stand = -1;
@@ -107,6 +110,8 @@ Options parse(int argc, char **argv)
             o.abort = std::atoi(value);
         } else if (name == "--exit-code") {
             pair(value, o.coded, o.code);
+        } else if (name == "--talk-to") {
+            o.talk_to = std::atoi(value);
         } else if (name == "--hang") {
             o.hang = std::atoi(value);
         } else if (name == "--hang-in-handler") {
@@ -329,6 +334,10 @@ int main(int argc, char **argv)
     };
     if (o.wait_for >= 0 && me != o.wait_for) {
         wait_for_the_dead(o.wait_for, me, pair);
+    }
+    if (o.talk_to >= 0 && me == (o.talk_to + 1) % size) {
+        int word = 0;
+        MPI_Recv(&word, 1, MPI_INT, o.talk_to, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     if (o.collectives && !collect(me, size, o)) {
         std::printf("rank %d: a collective operation ended wrongly\n", me);

@@ -16,6 +16,7 @@
 #include "check.hpp"
 #include "opal/process/standing.hpp"
 
+#include <atomic>
 #include <thread>
 
 using namespace check;
@@ -137,8 +138,28 @@ void failures_met()
     }
 }
 
+/// How often the receive of the agreements' messages is started, and how often without the callback
+/// that takes what it receives: another thread may complete it as soon as it is started.
+mca_pml_base_module_t behind;
+std::atomic<int> started{0};
+std::atomic<int> without_callback{0};
+
+int watched_start(std::size_t count, ompi_request_t **requests) noexcept
+{
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto *request = reinterpret_cast<mca_pml_base_request_t *>(requests[i]);
+        if (request->req_tag == ft::process::agreement_tag) {
+            ++started;
+            without_callback += requests[i]->req_complete_cb == nullptr;
+        }
+    }
+    return behind.pml_start(count, requests);
+}
+
 void two_threads()
 {
+    behind = mca_pml;
+    mca_pml.pml_start = watched_start;
     const MPI_Comm comms[2] = {twin(), twin()};
     const auto run = [&](MPI_Comm comm) {
         int count = 0;
@@ -153,6 +174,8 @@ void two_threads()
     std::thread other(run, comms[1]);
     run(comms[0]);
     other.join();
+    that(started > 0 && without_callback == 0, "%d of %d receives had no callback",
+         without_callback.load(), started.load());
 }
 
 void unsupported()

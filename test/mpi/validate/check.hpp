@@ -131,6 +131,23 @@ inline std::set<int> failed(MPI_Comm comm)
     return ranks;
 }
 
+/// Whether this is so at all of a communicator that live.
+inline bool everywhere(MPI_Comm comm, bool here)
+{
+    int flag = here ? 1 : 0;
+    const int code = MPIX_Comm_agree(comm, &flag);
+    that(code == MPI_SUCCESS || class_of(code) == MPIX_ERR_PROC_FAILED, "agree: %d", code);
+    return flag == 1;
+}
+
+/// Of a call that makes a communicator: all that live and take part have one, or nobody has.
+inline void all_or_nobody(MPI_Comm comm, bool has, bool takes_part = true)
+{
+    const bool all = everywhere(comm, has || !takes_part);
+    const bool none = everywhere(comm, !has || !takes_part);
+    that(all != none, "some have a communicator, and some have not");
+}
+
 inline std::string text_of(const std::set<int> &ranks)
 {
     std::string text;

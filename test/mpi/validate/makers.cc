@@ -256,15 +256,6 @@ void take_half(const std::set<int> &dead)
     }
 }
 
-/// Whether this is so at all that live.
-bool everywhere(bool here)
-{
-    int flag = here ? 1 : 0;
-    const int code = MPIX_Comm_agree(MPI_COMM_WORLD, &flag);
-    that(code == MPI_SUCCESS || class_of(code) == MPIX_ERR_PROC_FAILED, "agree: %d", code);
-    return flag == 1;
-}
-
 void walk_through(int first, const std::string &only)
 {
     const auto named = std::find_if(std::begin(all_makers), std::end(all_makers),
@@ -298,9 +289,7 @@ void walk_through(int first, const std::string &only)
         // Of two halves that make one each, the other one has lost nobody.
         const bool concerned = all_makers[which].make != create_group || me % 2 == victim % 2;
         that(here || concerned, "case %d: the other half has failed", first + step);
-        const bool all = everywhere(here || !concerned);
-        const bool none = everywhere(!here || !concerned);
-        that(all != none, "case %d: some have a communicator, and some have not", first + step);
+        all_or_nobody(MPI_COMM_WORLD, here, concerned);
         that(here == (fresh != MPI_COMM_NULL), "case %d: the handle and the code differ",
              first + step);
         got += here ? 1 : 0;

@@ -50,13 +50,19 @@ int join(const Call &call, char **argv, const char *port, MPI_Comm *fresh)
                                                                 fresh);
 }
 
-/// Whether this is so at all of a communicator that live.
-bool everywhere(MPI_Comm comm, bool here)
+/// A side that has met nobody goes on waiting, and in this way nobody comes again: no death before
+/// the other side's root has read who is there.
+void let_them_meet(int victim, int other_root, dies_at::Point point)
 {
-    int flag = here ? 1 : 0;
-    const int code = MPIX_Comm_agree(comm, &flag);
-    that(code == MPI_SUCCESS || class_of(code) == MPIX_ERR_PROC_FAILED, "agree: %d", code);
-    return flag == 1;
+    static int token = 0;
+    if (me == other_root) {
+        dies_at::hold(dies_at::Point::looked_up,
+                      [victim] { MPI_Send(&token, 1, MPI_INT, victim, 1, MPI_COMM_WORLD); });
+    } else if (me == victim) {
+        dies_at::hold(point, [other_root] {
+            MPI_Recv(&token, 1, MPI_INT, other_root, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        });
+    }
 }
 
 /// Those who are left meet at the same port: nothing of the first time is there any more. A side
@@ -99,8 +105,18 @@ int main(int argc, char **argv)
     }
     MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
+    const auto point = static_cast<dies_at::Point>(std::atoi(argv[3]));
+    const int other_root = victim < size / 2 ? size / 2 : 0;
+    // Then the other side's root has told its names, and reads nothing before it hears of the
+    // death.
+    const bool unread = point == dies_at::Point::looked_up && call.accepts != (victim < size / 2);
     if (me == victim) {
-        dies_at::arm(static_cast<dies_at::Point>(std::atoi(argv[3])), argv[2], "");
+        dies_at::arm(point, argv[2], "");
+    } else if (unread && me == other_root) {
+        dies_at::hold(dies_at::Point::published, [victim] { hear_of(MPI_COMM_WORLD, {victim}); });
+    }
+    if (!call.spawns && !call.agreed) {
+        let_them_meet(victim, other_root, point);
     }
     MPI_Comm fresh = MPI_COMM_NULL;
     const int code = join(call, argv, port, &fresh);
@@ -111,11 +127,10 @@ int main(int argc, char **argv)
         return 1; // it was not to come here
     }
     that(here == (fresh != MPI_COMM_NULL), "the handle and the code differ");
+    that(here || !unread, "those who had met nobody were to wait for the next");
     hear_of(MPI_COMM_WORLD, {victim});
     if (call.agreed) {
-        const bool all = everywhere(call.side, here);
-        const bool none = everywhere(call.side, !here);
-        that(all != none, "some have a communicator, and some have not");
+        all_or_nobody(call.side, here);
     }
     if (!call.spawns && call.agreed) {
         meet_again(call, port, fresh);

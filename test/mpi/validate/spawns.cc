@@ -50,15 +50,6 @@ int spawn(char **argv, MPI_Comm *fresh)
                           MPI_ERRCODES_IGNORE);
 }
 
-/// Whether this is so at all that live.
-bool everywhere(bool here)
-{
-    int flag = here ? 1 : 0;
-    const int code = MPIX_Comm_agree(MPI_COMM_WORLD, &flag);
-    that(code == MPI_SUCCESS || class_of(code) == MPIX_ERR_PROC_FAILED, "agree: %d", code);
-    return flag == 1;
-}
-
 } // namespace
 
 int main(int argc, char **argv)
@@ -88,9 +79,7 @@ int main(int argc, char **argv)
     }
     const bool here = spawn(argv, &fresh) == MPI_SUCCESS;
     std::printf("rank %d %s it\n", me, here ? "has" : "does not have");
-    const bool all = everywhere(here);
-    const bool none = everywhere(!here);
-    that(all != none, "some have a communicator, and some have not");
+    all_or_nobody(MPI_COMM_WORLD, here);
     that(here == (fresh != MPI_COMM_NULL), "the handle and the code differ");
     hear_of(MPI_COMM_WORLD, {victim});
     int count = -1;

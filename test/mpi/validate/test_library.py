@@ -19,6 +19,7 @@ from fttap import check, main  # noqa: E402
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 CALLS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "calls")
+TABLE = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "table")
 PREFIX = os.environ["FT_PREFIX"]
 WORK = os.environ.get("TMPDIR", "/tmp")
 DEADLINE = 60
@@ -114,6 +115,30 @@ def failures():
 def own_types():
     """Non-blocking collectives with datatypes and an operation of the program's own"""
     survivors(4, 1, CALLS, "own_types")
+
+
+def untouched():
+    """Collectives are Open MPI's own until somebody has failed, and those under way then end with the right class"""
+    survivors(4, 1, TABLE, "met")
+    survivors(6, 1, TABLE, "met")
+
+
+def waited():
+    """A collective that a failure has ended has one class, in the status and to the error handler, revoked or not"""
+    survivors(4, 1, TABLE, "waited")
+    survivors(6, 1, TABLE, "waited")
+
+
+def begun():
+    """The same when the failure is known before a round of the collective begins that is with the dead rank"""
+    survivors(4, 2, TABLE, "begun")
+
+
+def half_enabled():
+    """When coll/validate cannot begin, it leaves the tables as they were"""
+    # coll/sync is one that coll/validate stands above from the beginning.
+    result = run(4, dict(DEADLY, coll_sync_barrier_before="1000"), TABLE, "half_enabled")
+    result.must(result.code == 0 and result.output.count(" right") == 4, "somebody was wrong")
 
 
 def threads():
@@ -273,7 +298,7 @@ def examples():
 
 SETS = {
     "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
-    "calls": [failures, own_types, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly,
+    "calls": [failures, untouched, waited, begun, half_enabled, own_types, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly,
               without_component, wronged, wronged_without_radixft, fatal],
     "examples": [examples],
 }

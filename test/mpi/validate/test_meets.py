@@ -20,7 +20,7 @@ from fttap import comment, main  # noqa: E402
 
 PROGRAM = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "meets")
 DEADLINE = 60
-POINTS = ("none", "published", "connect", "connected", "context_id", "activate", "spawn")  # dies_at.hpp
+POINTS = ("none", "published", "connect", "connected", "context_id", "activate", "spawn", "looked_up")  # dies_at.hpp
 # Of each call: how many ranks there are, and which of them is the root and which another one.
 CALLS = {"spawn": (3, {"root": 0, "another": 1}), "accept": (4, {"root": 0, "another": 1}),
          "connect": (4, {"root": 2, "another": 3})}
@@ -47,7 +47,7 @@ def case(call, who, way):
     def at_every_point():
         points = ("connect", "connected", "context_id", "activate")
         # A side that has met nobody waits for others; only in the way "agreed" these come.
-        first = () if who != "root" else ("spawn", "published") if call == "spawn" else ("published",)
+        first = () if who != "root" else ("spawn", "published") if call == "spawn" else ("published", "looked_up")
         first = first if call == "spawn" or way == "agreed" else ()
         for point in (*first, *points):
             one_run(call, who, point, way)

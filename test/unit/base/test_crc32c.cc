@@ -88,6 +88,22 @@ void pieces_give_the_sum_of_the_whole(void **)
     }
 }
 
+void words_before_the_rest_are_summed_as_their_bytes(void **)
+{
+    const auto data = random_bytes<24 + 300>(4);
+    const std::array<std::uint64_t, 3> words = [&] {
+        std::array<std::uint64_t, 3> w{};
+        for (std::size_t i = 0; i < 24; ++i) {
+            w[i / 8] |= std::to_integer<std::uint64_t>(data[i]) << i % 8 * 8;
+        }
+        return w;
+    }();
+    for (std::size_t rest = 0; rest <= 300; ++rest) {
+        const std::span whole(data.data(), 24 + rest);
+        assert_int_equal(crc32c(words, whole.subspan(24)), by_definition(whole));
+    }
+}
+
 void combination_handles_long_tails(void **)
 {
     // The sum of n zero bytes, doubled up to 2^40 bytes, against the sum taken in two ways.
@@ -123,11 +139,18 @@ void copying_gives_the_bytes_and_their_sum(void **)
     const auto check = [&](std::size_t length, std::size_t from_at, std::size_t to_at) {
         const auto from = std::span(data).subspan(from_at, length);
         to.fill(std::byte{0x5a});
-        const std::uint32_t sum = copy_crc32c(std::span(to).subspan(to_at, length), from);
-        const bool whole = std::memcmp(to.data() + to_at, from.data(), length) == 0;
-        const bool kept = (to_at == 0 || to[to_at - 1] == std::byte{0x5a}) &&
-                          to[to_at + length] == std::byte{0x5a};
-        wrong += sum != by_definition(from) || !whole || !kept ? 1 : 0;
+        const std::uint32_t right = by_definition(from);
+        const auto place = std::span(to).subspan(to_at, length);
+        const auto look = [&](std::uint32_t sum) {
+            const bool whole = std::memcmp(place.data(), from.data(), length) == 0;
+            const bool kept = (to_at == 0 || to[to_at - 1] == std::byte{0x5a}) &&
+                              to[to_at + length] == std::byte{0x5a};
+            wrong += sum != right || !whole || !kept ? 1 : 0;
+            to.fill(std::byte{0x5a});
+        };
+        look(copy_crc32c(place, from));
+        look(copy_crc32c_by_strings(place, from, Summed::source));
+        look(copy_crc32c_by_strings(place, from, Summed::copy));
     };
     for (std::size_t length = 0; length < 1100; ++length) {
         check(length, length % 9, length % 7);
@@ -219,6 +242,7 @@ int main()
         cmocka_unit_test(known_values),
         cmocka_unit_test(every_length_matches_the_definition),
         cmocka_unit_test(pieces_give_the_sum_of_the_whole),
+        cmocka_unit_test(words_before_the_rest_are_summed_as_their_bytes),
         cmocka_unit_test(combination_handles_long_tails),
         cmocka_unit_test(copying_gives_the_bytes_and_their_sum),
         cmocka_unit_test(every_flip_of_one_or_two_bits_is_seen),

@@ -16,7 +16,16 @@ using ft::btl::local_interfaces;
 namespace {
 
 struct Kept final : Sink {
+    explicit Kept(const std::vector<std::vector<std::byte>> &sent) : expected(sent) {}
+    const std::vector<std::vector<std::byte>> &expected;
     std::vector<std::vector<std::byte>> datagrams;
+    /// What comes is what is due, which says its length.
+    [[nodiscard]] std::size_t
+    length_of_first(std::span<const std::byte> stretch) const noexcept override
+    {
+        return datagrams.size() < expected.size() ? expected[datagrams.size()].size()
+                                                  : stretch.size();
+    }
     void take(std::span<const std::byte> datagram) noexcept override
     {
         datagrams.emplace_back(datagram.begin(), datagram.end());
@@ -69,7 +78,7 @@ bool passes_over(const Interface &interface, const std::vector<std::size_t> &siz
         out[i].pieces[1] = {at + front, sizes[i] - front};
         at += sizes[i] + (i % 3 == 2 ? 1 : 0);
     }
-    Kept kept;
+    Kept kept(contents);
     std::size_t done = 0;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (kept.datagrams.size() < sizes.size() && std::chrono::steady_clock::now() < end) {

@@ -5,11 +5,13 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,6 +96,18 @@ bool told(const LifeLines &lines)
     return poll(&wait, 1, patience_ms) == 1;
 }
 
+/// Waits until a process, which may be dead but not reaped, is one that runs last.
+bool runs_last(pid_t pid)
+{
+    const std::time_t end = std::time(nullptr) + patience_ms / 1000;
+    int policy = sched_getscheduler(pid);
+    while (policy != SCHED_IDLE && policy >= 0 && std::time(nullptr) < end) {
+        sched_yield();
+        policy = sched_getscheduler(pid);
+    }
+    return policy == SCHED_IDLE;
+}
+
 void who_is_killed_is_told(void **)
 {
     const Child kills_itself(rank(3), [](LifeLine &) { raise(SIGKILL); });
@@ -138,12 +152,14 @@ void it_is_certain_at_once(void **)
     const bool was_told = told(lines);
     const int during = fatal_signal(child.pid());
     const std::vector<Rank> broken = lines.take();
+    const bool last = runs_last(child.pid());
     lines.stop();
     child.reap();
     assert_true(held && was_told);
     assert_int_equal(before, 0);
     assert_int_equal(during, SIGKILL);
     assert_int_equal(broken.size(), 1);
+    assert_true(last);
 }
 
 void who_leaves_is_not_told(void **)
@@ -192,6 +208,7 @@ void who_becomes_another_program_lives(void **)
     const bool was_told = told(lines);
     const int at_once = fatal_signal(child.pid());
     const std::vector<Rank> broken = lines.take();
+    const int policy = sched_getscheduler(child.pid());
     kill(child.pid(), SIGKILL);
     child.wait_for_end();
     const int later = fatal_signal(child.pid());
@@ -200,6 +217,7 @@ void who_becomes_another_program_lives(void **)
     assert_true(held && was_told);
     assert_true(broken == std::vector{rank(1)});
     assert_int_equal(at_once, 0);
+    assert_int_equal(policy, SCHED_OTHER);
     assert_int_equal(later, SIGKILL);
 }
 

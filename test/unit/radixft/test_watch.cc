@@ -176,6 +176,21 @@ void half_written_and_foreign_records_count_for_nothing(void **)
     assert_int_equal(accused, 0);
 }
 
+/// As of a process that is reaped between the opening of its file and the reading of it.
+void a_file_that_cannot_be_read_says_nothing(void ** /*state*/)
+{
+    std::size_t said = 0;
+    bool threw = false;
+    try {
+        said = contents("/proc/self/mem").size(); // nothing is mapped at 0: EIO
+    } catch (...) {
+        threw = true;
+    }
+    assert_false(threw);
+    assert_int_equal(said, 0);
+    assert_true(!contents("/proc/self/stat").empty());
+}
+
 } // namespace
 
 int main()
@@ -186,6 +201,7 @@ int main()
         cmocka_unit_test(stopped_is_accused_unless_a_user_said_so),
         cmocka_unit_test(silence_alone_is_nothing),
         cmocka_unit_test(half_written_and_foreign_records_count_for_nothing),
+        cmocka_unit_test(a_file_that_cannot_be_read_says_nothing),
     };
     return cmocka_run_group_tests_name("watch", tests, nullptr, nullptr);
 }
