@@ -20,6 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     Reassembly reassembly;
     while (reader.ok() && reader.remaining() > 0) {
         const auto datagram = reader.bytes(std::min<std::size_t>(reader.u16(), reader.remaining()));
+        FUZZ_REQUIRE(length_of_first(datagram) <= datagram.size());
         Header header;
         std::span<const std::byte> payload;
         if (parse_datagram(datagram, key, header, payload) != Parse::ok) {
@@ -27,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         }
         FUZZ_REQUIRE(header.key == key);
         std::array<std::byte, long_bytes> again{};
-        const std::size_t length = write_header(header, again);
+        const std::size_t length = write_header(header, datagram.size(), again);
         FUZZ_REQUIRE(length + payload.size() == datagram.size());
         FUZZ_REQUIRE(std::equal(again.begin(), again.begin() + static_cast<std::ptrdiff_t>(length),
                                 datagram.begin()));

@@ -3,7 +3,7 @@
 /// The first byte chooses: bit 0, whether the receiver insists on a header checksum; bit 1, whether
 /// the checksum is made right first, without which nearly every input would end there. What parses
 /// is written again and must parse to the same.
-#include "opal/ft/reliability/brief.hpp"
+#include "opal/ft/reliability/compressed.hpp"
 #include "opal/ft/reliability/header.hpp"
 #include "test/fuzz/fuzz_require.hpp"
 
@@ -90,6 +90,50 @@ void brief(std::vector<std::byte> bytes, bool sealed, bool require_checksum)
     FUZZ_REQUIRE(std::equal(again.begin(), again.end(), bytes.begin()));
 }
 
+/// The compressed form of the same: behind its header, what its receiver foretells.
+void compressed(std::vector<std::byte> bytes, bool sealed)
+{
+    constexpr std::uint32_t job = 7;
+    if (bytes.size() < compressed_bytes) {
+        bytes.resize(bytes.size() / 2 + 1);
+    }
+    bytes.front() |= compressed_mark;
+    FUZZ_REQUIRE(is_compressed(bytes) && !is_brief(bytes));
+    ft::base::WireReader in(bytes);
+    in.skip(std::min<std::size_t>(compressed_bytes, bytes.size()));
+    Foretold foretold;
+    foretold.next = in.u32();
+    foretold.context = {foretold.next - in.u8(), in.u32(), in.u32() & tx_mask,
+                        static_cast<std::uint8_t>(in.u8() % max_paths), in.u8() % 4 != 0};
+    FragHeader header;
+    std::uint64_t upper = 0;
+    if (sealed && foretold.context.valid && bytes.size() >= compressed_bytes) {
+        const std::uint32_t ahead = in.u8() % 128U - 64U;
+        header.payload_bytes = static_cast<std::uint32_t>(
+            std::min(bytes.size() - compressed_bytes, most_compressed_payload));
+        header.source = {job, compressed_rank(bytes)};
+        header.flags = (bytes[1] & std::byte{1}) != std::byte{} ? flag_payload_checksummed : 0;
+        header.sequence = foretold.next + ahead;
+        const std::uint32_t since = header.sequence - foretold.context.sequence;
+        header.order = foretold.context.order + since;
+        header.tx = (foretold.context.tx + since) & tx_mask;
+        header.path = foretold.context.path;
+        write_compressed(header, 77, bytes);
+        FragHeader again;
+        const bool read = parse_compressed(bytes, foretold, job, again, upper) == ParseStatus::ok;
+        FUZZ_REQUIRE(read && upper == 77);
+        again.flags &= static_cast<std::uint8_t>(~flag_header_checksummed);
+        header.upper_bytes = again.upper_bytes;
+        FUZZ_REQUIRE(same(header, again));
+        return;
+    }
+    if (parse_compressed(bytes, foretold, job, header, upper) != ParseStatus::ok) {
+        return;
+    }
+    FUZZ_REQUIRE(foretold.context.valid && header.source.job == job &&
+                 header.payload_bytes <= bytes.size() - compressed_bytes);
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
@@ -109,5 +153,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     }
     fragment(bytes, (data[0] & 1) != 0);
     brief(bytes, (data[0] & 2) != 0, (data[0] & 1) != 0);
+    compressed(bytes, (data[0] & 2) != 0);
     return 0;
 }

@@ -4,6 +4,7 @@
 /// fragments: either arbitrary headers with right checksums, or what another, honest Peer has just
 /// said, with a byte changed. Whatever comes, the engine keeps its bounds, hands each VFRAG back
 /// once, and its counters add up; a peer that lies may only harm itself.
+#include "opal/ft/reliability/compressed.hpp"
 #include "opal/ft/reliability/peer.hpp"
 #include "test/fuzz/fuzz_require.hpp"
 
@@ -74,7 +75,8 @@ class Side {
             peer_.submit(box.vfrag, now);
             return;
         }
-        FragHeader header = peer_.express_header(box.vfrag, path, now);
+        FragHeader header = peer_.express_header(box.vfrag, path, now,
+                                                 count % 4 == 1 ? Form::compressed : Form::full);
         say(write(header));
         const Time by = peer_.sent_express(box.vfrag, path, header, now);
         FUZZ_REQUIRE(by >= peer_.next_deadline());
@@ -86,6 +88,17 @@ class Side {
         const std::vector<std::byte> payload(header.payload_bytes);
         header.flags |= flag_payload_checksummed;
         header.payload_crc = ft::base::crc32c(payload);
+        if (header.form == Form::compressed) {
+            std::vector<std::byte> bytes(compressed_bytes + payload.size());
+            write_compressed(header, short_upper, bytes);
+            return bytes;
+        }
+        if (header.form == Form::brief) {
+            header.flags |= flag_header_checksummed;
+            std::vector<std::byte> bytes(brief_bytes + payload.size());
+            write_brief(header, short_upper, bytes);
+            return bytes;
+        }
         std::vector<std::byte> bytes(header_bytes + payload.size());
         write_header(header, bytes);
         seal(bytes);
@@ -161,10 +174,36 @@ class Side {
         finish();
     }
 
-    void take(std::span<const std::byte> bytes, PathId arrival, Time now)
+    /// Of the forms without room for the upper header the full one is made.
+    bool read(std::vector<std::byte> &bytes, FragHeader &h) const
+    {
+        const bool compressed = is_compressed(bytes);
+        if (!compressed && !is_brief(bytes)) {
+            return parse_header(bytes, true, h) == ParseStatus::ok;
+        }
+        std::uint64_t upper = 0;
+        if ((compressed ? parse_compressed(bytes, peer_.foretold(), 1, h, upper)
+                        : parse_brief(bytes, 1, true, h, upper)) != ParseStatus::ok) {
+            return false;
+        }
+        h.upper_bytes = 0;
+        h.flags &= static_cast<std::uint8_t>(~flag_payload_checksummed);
+        std::vector<std::byte> whole(header_bytes + h.payload_bytes);
+        write_header(h, whole);
+        seal(whole);
+        bytes.swap(whole);
+        return true;
+    }
+
+    void take(std::vector<std::byte> bytes, PathId arrival, Time now)
     {
         FragHeader h;
-        if (parse_header(bytes, true, h) != ParseStatus::ok) {
+        if (!read(bytes, h)) {
+            return;
+        }
+        if (h.form != Form::full && peer_.is_next(h)) {
+            (void)peer_.accept_next(h, arrival, now);
+            finish();
             return;
         }
         if (h.kind != Kind::ordered && h.kind != Kind::data) {
@@ -215,6 +254,7 @@ class Side {
     std::deque<std::vector<std::byte>> said;
 
   private:
+    static constexpr std::uint64_t short_upper = 0x0123456789abcdefULL;
     struct Held {
         Vfrag *vfrag;
         unsigned index;
@@ -250,6 +290,19 @@ std::vector<std::byte> forge(ft::base::WireReader &in)
     const auto payload = in.bytes(std::min<std::size_t>(in.u8(), in.remaining()));
     h.payload_bytes = static_cast<std::uint32_t>(payload.size());
     h.payload_crc = ft::base::crc32c(payload);
+    const unsigned form = far >> 5 & 3U;
+    if (form < 2 && h.kind == Kind::ordered) {
+        h.flags |= flag_header_checksummed;
+        const std::size_t front = form == 0 ? compressed_bytes : brief_bytes;
+        std::vector<std::byte> bytes(front);
+        bytes.insert(bytes.end(), payload.begin(), payload.end());
+        if (form == 0) {
+            write_compressed(h, 0, bytes);
+        } else {
+            write_brief(h, 0, bytes);
+        }
+        return bytes;
+    }
     std::vector<std::byte> bytes(header_bytes);
     write_header(h, bytes);
     bytes.insert(bytes.end(), payload.begin(), payload.end());
@@ -303,7 +356,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
                 other.said.pop_front();
                 if (command % 11 == 6) {
                     bytes[in.u8() % bytes.size()] ^= std::byte{operand};
-                    if (bytes.size() >= header_bytes + std::to_integer<std::size_t>(bytes[37])) {
+                    if (!is_compressed(bytes) && !is_brief(bytes) && bytes.size() >= header_bytes &&
+                        bytes.size() >= header_bytes + std::to_integer<std::size_t>(bytes[37])) {
                         seal(bytes);
                     }
                 }
