@@ -85,7 +85,7 @@ hidden byte y_;
 hidden mtype kind;
 #ifdef FAST
 #define EXCHANGING (ME.exchanging && !ME.trouble)
-hidden byte w, d, steps, below;
+hidden byte w, d, steps, below, under;
 #else
 #define EXCHANGING false
 #endif

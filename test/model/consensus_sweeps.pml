@@ -1,6 +1,7 @@
 /* The exchange along a tree (-DFAST -DFAN=n): part of consensus_exchange.pml. What all bring goes up and what comes of it
  * down, twice. The tree is counted out among those outside the tag, with FAN below each: 1 makes a chain, 2 of three
- * a flat one. agreement_sweeps.cc does the same. */
+ * a flat one. A flat one of three or more has two ends: the second sweep has the last for its top, who is told nothing
+ * in the first one, and the first sweep's top says nothing in the second one. sweeps.hpp does the same. */
 #define UP 13
 #define DOWN 14
 #define FROM_ABOVE 128 /* of got: the others are those below, by their ranks */
@@ -10,19 +11,40 @@
 #define PLACE(q) ((q > 0 && !HAS(ME.tag, 0)) + (q > 1 && !HAS(ME.tag, 1)) + (q > 2 && !HAS(ME.tag, 2)))
 /* Whoever knows of a doubtful one at the call may be the only one, and at the top it would tell nobody. */
 #define CALLS_FOR_ROOT (DOUBTED != 0)
+#ifdef LOOSE
+#define TWO_ENDED false
+#else
+#define TWO_ENDED (LEFT > 2 && LEFT - 1 <= FAN)
+#endif
+#define FIRST (PLACE(self) == 0)
+#define LAST (PLACE(self) == LEFT - 1)
 
-/* w: who is above, N at the top; below: who is below. */
-inline look_around()
+/* w: who is above, N at the top; below: who speaks to here from below; under: who is told from here. */
+inline look_around(la_which)
 {
     w = N;
     below = 0;
+    under = 0;
     d = 0;
     do
     :: d < N ->
         if
         :: HAS(ME.tag, d) || d == self
-        :: !HAS(ME.tag, d) && d < self && PLACE(d) == (PLACE(self) - 1) / FAN -> w = d
-        :: !HAS(ME.tag, d) && d > self && (PLACE(d) - 1) / FAN == PLACE(self) -> below = below | BIT(d)
+        :: !HAS(ME.tag, d) && d != self && TWO_ENDED ->
+            if
+            :: la_which == 0 && FIRST ->
+                below = below | BIT(d);
+                under = under | (PLACE(d) < LEFT - 1) * BIT(d)
+            :: la_which == 1 && LAST ->
+                below = below | (PLACE(d) > 0) * BIT(d);
+                under = under | BIT(d)
+            :: (la_which == 0 && !FIRST && PLACE(d) == 0) || (la_which == 1 && !LAST && PLACE(d) == LEFT - 1) -> w = d
+            :: else
+            fi
+        :: !HAS(ME.tag, d) && !TWO_ENDED && d < self && PLACE(d) == (PLACE(self) - 1) / FAN -> w = d
+        :: !HAS(ME.tag, d) && !TWO_ENDED && d > self && (PLACE(d) - 1) / FAN == PLACE(self) ->
+            below = below | BIT(d);
+            under = below
         :: else
         fi;
         d++
@@ -31,12 +53,41 @@ inline look_around()
     d = 0
 }
 
+inline look_away()
+{
+    w = 0;
+    below = 0;
+    under = 0
+}
+
 /* Whoever may still count on this process's steps gets the value instead. */
 inline release()
 {
     if
-    :: ME.exchanging ->
-        look_around();
+    :: ME.exchanging && TWO_ENDED ->
+        look_around(0);
+        if
+        :: !LAST && w < N && !(ME.sent & WENT_UP) -> tell(w, decide, 0, 0, 0, 0, ME.returned, 0)
+        :: else
+        fi;
+        if
+        :: !(ME.sent & WENT_DOWN) -> to_others(below, decide, 0, 0, 0, ME.returned)
+        :: else
+        fi;
+        look_around(1);
+        if
+        :: !FIRST && w < N && !(ME.sent2 & WENT_UP) -> tell(w, decide, 0, 0, 0, 0, ME.returned, 0)
+        :: else
+        fi;
+        if
+        :: !(ME.sent2 & WENT_DOWN) -> to_others(under, decide, 0, 0, 0, ME.returned)
+        :: else
+        fi;
+        look_away();
+        ME.exchanging = 0;
+        ME.ask = 0
+    :: ME.exchanging && !TWO_ENDED ->
+        look_around(0);
 #ifndef LOOSE
         ME.sent = ME.sent & ME.sent2;
 #endif
@@ -45,11 +96,10 @@ inline release()
         :: else
         fi;
         if
-        :: !(ME.sent & WENT_DOWN) -> to_others(below, decide, 0, 0, 0, ME.returned)
+        :: !(ME.sent & WENT_DOWN) -> to_others(under, decide, 0, 0, 0, ME.returned)
         :: else
         fi;
-        w = 0;
-        below = 0;
+        look_away();
         ME.exchanging = 0;
         ME.ask = 0
     :: else
@@ -62,18 +112,22 @@ inline sweep(sw_sent, sw_got, sw_which)
     if
     :: IN(below, sw_got) && w < N && !(sw_sent & WENT_UP) ->
         sw_sent = sw_sent | WENT_UP;
-        tell(w, exchange, sw_which * 16 + UP, 0, ME.tag, ME.tag & ME.confirmed, NOTHING, 0)
+        if
+        :: TWO_ENDED && sw_which == 1 && FIRST
+        :: else -> tell(w, exchange, sw_which * 16 + UP, 0, ME.tag, ME.tag & ME.confirmed, NOTHING, 0)
+        fi
     :: else
     fi
 }
 #define SWEPT(got) (IN(below, got) && (w == N || (got & FROM_ABOVE)) && !HAS(dead, self))
+#define KNOWN (TWO_ENDED && LAST && ME.got2 != 0)
 
 inline hand_down(sw_sent, sw_which)
 {
     if
     :: !(sw_sent & WENT_DOWN) ->
         sw_sent = sw_sent | WENT_DOWN;
-        to_others(below, exchange, sw_which * 16 + DOWN, ME.tag, ME.tag & ME.confirmed, NOTHING)
+        to_others(under, exchange, sw_which * 16 + DOWN, ME.tag, ME.tag & ME.confirmed, NOTHING)
     :: else
     fi
 }
@@ -82,7 +136,7 @@ inline advance()
 {
     if
     :: ME.exchanging && !GONE && ME.returned == NOTHING ->
-        look_around();
+        look_around(0);
         if
         :: ME.ask ->
             ME.ask = 0;
@@ -95,7 +149,7 @@ inline advance()
         fi;
         sweep(ME.sent, ME.got, 0);
         if
-        :: SWEPT(ME.got) ->
+        :: SWEPT(ME.got) || (KNOWN && !HAS(dead, self)) ->
             if
             :: ME.in_tree == 0 -> ME.in_tree = EXCHANGED; ME.value = ME.tag
             :: else
@@ -107,6 +161,7 @@ inline advance()
 #else
             if
             :: FENCE ->
+                look_around(1);
                 sweep(ME.sent2, ME.got2, 1);
                 if
                 :: SWEPT(ME.got2) ->
@@ -120,8 +175,7 @@ inline advance()
 #endif
         :: else
         fi;
-        w = 0;
-        below = 0
+        look_away()
     :: else
     fi
 }

@@ -49,6 +49,7 @@ SOAK = [
     ("the exchange, 4 processes, 1 dies, strict", ["FAST", "N=4", "FAILS=1"], None),
     ("the exchange, 4 processes, 1 dies, loose", ["FAST", "N=4", "FAILS=1", "LOOSE"], None),
     ("along a tree, 4 processes, 1 dies, strict", ["FAST", "FAN=2", "N=4", "FAILS=1"], None),
+    ("along a flat tree, 4 processes, 1 dies, strict", ["FAST", "FAN=3", "N=4", "FAILS=1"], None),
     ("along a tree, 4 processes, 1 dies, loose", ["FAST", "FAN=2", "N=4", "FAILS=1", "LOOSE"], None),
 ]
 
