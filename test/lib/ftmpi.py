@@ -164,30 +164,31 @@ def run(command, deadline, show_stacks=False, look=None):
     is the result's `seen`.
     """
     seen = None
+    late = False
     start = time.monotonic()
     where = ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", start_new_session=True) as process:
         try:
             output, _ = process.communicate(timeout=deadline)
-            late = False
         except subprocess.TimeoutExpired:
             late = True
             seconds = time.monotonic() - start
             below = descendants(process.pid)
-            if look:
-                seen = look([pid for pid in below if is_rank(pid)])
-            if show_stacks:
-                where = stacks([pid for pid in below if is_rank(pid)])
             left_behind = segments.of(below)
-            process.terminate()  # mpirun ends its ranks
             try:
-                output, _ = process.communicate(timeout=10)
-            except subprocess.TimeoutExpired:
-                for pid in [process.pid] + below:
-                    end(pid)
-                output, _ = process.communicate(timeout=10)
-            segments.remove(left_behind)
+                ranks = [pid for pid in below if is_rank(pid)]
+                seen = look(ranks) if look else None
+                where = stacks(ranks) if show_stacks else ""
+            finally:
+                process.terminate()  # mpirun ends its ranks
+                try:
+                    output, _ = process.communicate(timeout=10)
+                except subprocess.TimeoutExpired:
+                    for pid in [process.pid] + below:
+                        end(pid)
+                    output, _ = process.communicate(timeout=10)
+                segments.remove(left_behind)
     if not late:
         seconds = time.monotonic() - start
     sweep()
@@ -201,7 +202,7 @@ def is_rank(pid):
     try:
         with open(f"/proc/{pid}/environ", "rb") as environment:
             return b"OMPI_COMM_WORLD_RANK=" in environment.read()
-    except (FileNotFoundError, PermissionError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
 
 

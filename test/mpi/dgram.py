@@ -69,7 +69,7 @@ def sockets_of(pids):
                 match = re.match(r"socket:\[(\d+)\]", os.readlink(entry.path))
                 if match:
                     inodes.add(match.group(1))
-        except (FileNotFoundError, PermissionError):
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     ports = []
     with open("/proc/net/udp", encoding="ascii") as table:

@@ -39,7 +39,8 @@ enum class How { killed, aborts, stands, waits };
 /// if it has rank `rank` among the new ones.
 void arm(Point point, const std::string &rank, const char *fifo, How how = How::killed);
 
-/// The first time that the process comes by `point`, it does this there.
+/// The first time that the process comes by `point`, it does this there. May be on a thread that
+/// pml/dr has made for the runtime's call (spawn, looked_up, connect, connected): no MPI there.
 void hold(Point point, std::function<void()> what);
 
 } // namespace dies_at

@@ -1,16 +1,20 @@
 // A rank dies at a point of a call that joins two jobs, or two parts of one: all that live return.
 //
-// usage: meets CALL VICTIM POINT WAY
+// usage: meets CALL VICTIM POINT WAY FIFO
 //
 // CALL is "spawn": all ranks spawn two, or "accept": the lower half of them accepts, the upper half
 // connects. Rank VICTIM dies at POINT (dies_at.hpp, by number) of it. WAY is "agreed": then the
 // call gives the communicator to all of a side that live, or to nobody; or "stock": Open MPI's call
-// alone, as of a program without the library, which has to return, no more.
+// alone, as of a program without the library, which has to return, no more. FIFO is empty, and
+// nobody's else.
 #include "check.hpp"
 
 #include "test/mpi/survivors/dies_at.hpp"
 
 #include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 using namespace check;
 
@@ -51,17 +55,20 @@ int join(const Call &call, char **argv, const char *port, MPI_Comm *fresh)
 }
 
 /// A side that has met nobody goes on waiting, and in this way nobody comes again: no death before
-/// the other side's root has read who is there.
-void let_them_meet(int victim, int other_root, dies_at::Point point)
+/// the other side's root has read who is there. Its word comes through a FIFO, for both are then on
+/// threads that pml/dr has made for a call of the runtime, and may not call MPI.
+void let_them_meet(int victim, int other_root, dies_at::Point point, const char *fifo)
 {
-    static int token = 0;
+    static const int fd = ::open(fifo, O_RDWR); // does not block, and keeps what nobody has read
+    static char token = 0;
+    if (!that(fd >= 0, "no FIFO")) {
+        return;
+    }
     if (me == other_root) {
         dies_at::hold(dies_at::Point::looked_up,
-                      [victim] { MPI_Send(&token, 1, MPI_INT, victim, 1, MPI_COMM_WORLD); });
+                      [] { that(::write(fd, &token, 1) == 1, "cannot write to the FIFO"); });
     } else if (me == victim) {
-        dies_at::hold(point, [other_root] {
-            MPI_Recv(&token, 1, MPI_INT, other_root, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        });
+        dies_at::hold(point, [] { that(::read(fd, &token, 1) == 1, "cannot read the FIFO"); });
     }
 }
 
@@ -116,7 +123,7 @@ int main(int argc, char **argv)
         dies_at::hold(dies_at::Point::published, [victim] { hear_of(MPI_COMM_WORLD, {victim}); });
     }
     if (!call.spawns && !call.agreed) {
-        let_them_meet(victim, other_root, point);
+        let_them_meet(victim, other_root, point, argv[5]);
     }
     MPI_Comm fresh = MPI_COMM_NULL;
     const int code = join(call, argv, port, &fresh);

@@ -10,6 +10,7 @@ itself inside the call, at points that cannot be hit from outside.
 import os
 import re
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "lib"))
@@ -30,9 +31,12 @@ def one_run(call, who, point, way):
     """One job in which a rank dies."""
     ranks, victims = CALLS[call]
     own = {"pml": "dr", "btl": "tcp,self", "btl_tcp_if_include": "lo", "errmgr": "radixft"}
-    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks), *ftmpi.mca(own), PROGRAM,
-               "spawn" if call == "spawn" else "accept", str(victims[who]), str(POINTS.index(point)), way]
-    result = ftspawn.run(command, DEADLINE)
+    with tempfile.TemporaryDirectory() as folder:
+        fifo = os.path.join(folder, "met")
+        os.mkfifo(fifo)
+        command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks), *ftmpi.mca(own), PROGRAM,
+                   "spawn" if call == "spawn" else "accept", str(victims[who]), str(POINTS.index(point)), way, fifo]
+        result = ftspawn.run(command, DEADLINE)
     where = f"{call}, {way}: {who} dies at {point}"
     right = re.findall(r"^rank \d+ right$", result.output, re.M)
     classes = dict(re.findall(r"^rank (\d+) returned, class (\d+)$", result.output, re.M))
