@@ -88,13 +88,14 @@ def the_deadline_holds_for_all_descendants():
 def shared_memory_of_what_is_ended_goes_too():
     """Only of that: a file that none of its processes has mapped is somebody else's."""
     names = [f"/dev/shm/vader_segment.harness.{os.getpid()}.{i}" for i in range(2)]
+    mapped = os.path.join(BUILD, "mapped")
     holder = (f"{sys.executable} -c 'import mmap,signal,sys; f=open(sys.argv[1],\"r+\"); m=mmap.mmap(f.fileno(),0);"
-              f" print(\"1..1\",flush=True); signal.pause()' {names[0]}")
+              f" print(\"y\",flush=True); signal.pause()' {names[0]} > {mapped}")
     for name in names:
         with open(name, "wb") as file:
             file.write(b"x")
     try:
-        outcome_of(holder, deadline=3)
+        outcome_of(f"echo 1..1; echo ok 1 - one; {holder} & while ! test -s {mapped}; do :; done")
         return [os.path.exists(name) for name in names] == [False, True]
     finally:
         for name in names:
