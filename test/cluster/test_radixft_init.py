@@ -63,6 +63,17 @@ class Start:
         os.kill(found[0], number)
         self.struck = time.monotonic()
 
+    def kill_in_the_launch(self, pattern, host):
+        """SIGKILL for what has just been started there, until there is none: a daemon that leaves its remote shell forks."""
+        found = []
+        while pids := [pid for where, pid in processes(self.cluster, pattern) if where == host]:
+            found += pids
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        check(found, f"{host} runs none of {pattern}")
+        self.struck = time.monotonic()
+
     def release(self):
         """The rank that waits goes on, or dies of it where it is not to go on."""
         found = [pid for _, pid in processes(self.cluster, "^/.*starts") if rank_of(pid) == self.victim]
@@ -222,7 +233,7 @@ def lost_in_the_launch():
                        mca=[*RADIXFT, "--mca", "errmgr_radixft_launch_wait", "3000"]) as it:
                 while len({where for where, _ in processes(cluster, "^orted")}) < HOSTS - 1:
                     check(time.monotonic() < it.end and not it.run.ended(), "the daemons were not started")
-                it.kill(who, host)
+                it.kill_in_the_launch(who, host)
                 if host == "n2":
                     it.ends(None, "errmgr/radixft: the job cannot start, and is ended.")
                 else:

@@ -111,7 +111,7 @@ def daemon_dies_early():
         with start(cluster, ANYWHERE, WAITS, mca=settings(2, wait=6000)) as it:
             while len({where for where, _ in processes(cluster, "^orted")}) < HOSTS - 1:
                 check(time.monotonic() < it.end and not it.run.ended(), "the daemons were not started")
-            it.kill("^orted", "n2")
+            it.kill_in_the_launch("^orted", "n2")
             begins(it, HOSTS - 2, missing=("n2", "n3"))
 
 
