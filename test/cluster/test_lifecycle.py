@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A virtual cluster comes, does what it is told, and leaves nothing behind."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -28,7 +29,8 @@ def traces(folder):
         if name.startswith(("br-", "n0-", "n1-", "rail", "mgmt")):
             found.append(f"interface {name}")
     for name in os.listdir(REGISTRY) if os.path.isdir(REGISTRY) else []:
-        with open(os.path.join(REGISTRY, name), encoding="utf-8") as source:
+        # Another cluster may come or go meanwhile.
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(REGISTRY, name), encoding="utf-8") as source:
             if folder in source.read():
                 found.append(f"registry entry {name}")
     if os.path.exists(folder):

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 
 import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
+from test_radixft import processes, rank_of  # noqa: E402
 
 HOSTS = 4
 RANKS = 8
@@ -82,17 +83,9 @@ def lose(text, dead, fault):
     return test
 
 
-def rank_of(pid):
-    """The rank of a process, from its environment."""
-    with open(f"/proc/{pid}/environ", "rb") as source:
-        found = re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", source.read())
-    return int(found[1]) if found else None
-
-
 def one_rank(cluster):
-    for _, pid, command in cluster.processes():
-        if "/collectives" in command and rank_of(pid) == 5:
-            os.kill(pid, 9)
+    ranks = {rank_of(pid): pid for _, pid in processes(cluster, "^/.*collectives")}
+    os.kill(ranks[5], 9)
 
 
 def silent_host(cluster):

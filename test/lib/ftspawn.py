@@ -39,7 +39,7 @@ def unborn(pids):
         try:
             if not listens(pid):
                 found.append(pid)
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:  # it ends meanwhile
             pass
     return found
 
