@@ -8,6 +8,7 @@
 //   met           as above
 //   waited        what the status of such a collective says, and its communicator's error handler
 //   begun         the same when a round begins behind the failure, and ends at once
+//   begun_again   and once more, among the others, when rank 3 has died, too
 //   half_enabled  coll/validate finds in the middle of its beginning that it cannot go on
 //   overwritten   coll/han writes into the table what it stands upon (on several hosts, not all of
 //                 them with as many ranks, coll_han_priority 90)
@@ -190,51 +191,91 @@ void waited()
     MPI_Errhandler_free(&handler);
 }
 
-/// A reduction of four: the root receives from rank 1, then from rank 2. The first of these has
-/// come, and when it is looked at rank 2 is known to be dead: what is received from it has ended as
-/// soon as it has begun.
-void begun()
+/// Reductions to rank 0 of one communicator.
+struct Reductions {
+    explicit Reductions(MPI_Comm comm)
+    {
+        for (std::size_t i = 0; i < std::size(requests); ++i) {
+            is(MPI_Ireduce(&one, &sums[i], 1, MPI_INT, MPI_SUM, 0, comm, &requests[i]), MPI_SUCCESS,
+               "ireduce");
+        }
+    }
+    const int one = 1;
+    int sums[5] = {};
+    MPI_Request requests[5];
+};
+
+void send_only(MPI_Comm comm)
 {
-    constexpr int root = 0;
+    Reductions reductions(comm);
+    int token = 0;
+    is(MPI_Waitall(std::size(reductions.requests), reductions.requests, MPI_STATUSES_IGNORE),
+       MPI_SUCCESS, "what is only sent");
+    is(MPI_Send(&token, 1, MPI_INT, 0, 9, MPI_COMM_WORLD), MPI_SUCCESS, "token");
+}
+
+/// What these ranks send has come, and when it is looked at this process, which is the next to
+/// send, is known to be dead: what is received from it has ended as soon as it has begun.
+void lose_the_next(MPI_Comm comm, const std::set<int> &senders, pid_t process)
+{
+    int token = 0;
+    for (const int rank : senders) {
+        is(MPI_Recv(&token, 1, MPI_INT, rank, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
+           "token");
+    }
+    Reductions reductions(comm);
+    const std::size_t dead = ft::process::death_count();
+    that(kill(process, SIGKILL) == 0, "kill: %s", std::strerror(errno));
+    for (std::uint64_t seen = ft::process::news(); ft::process::death_count() == dead;
+         seen = ft::process::news()) {
+        ft::process::wait_for_news(seen);
+    }
+    by_comm = {};
+    end_of_a_failure(reductions.requests);
+}
+
+[[noreturn]] void wait_for_the_end()
+{
+    int token = 0;
+    MPI_Recv(&token, 1, MPI_INT, 0, 9, MPI_COMM_SELF, MPI_STATUS_IGNORE); // never comes
+    std::abort();
+}
+
+/// A reduction of four: the root receives from rank 1, then from rank 2, which dies. With `again`
+/// one of the others follows, whose requests have been those of the first: rank 3 dies.
+void begun(bool again)
+{
     constexpr int dead = 2;
+    constexpr int next = 3;
     that(size == 4, "%d ranks", size);
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
     MPI_Comm_create_errhandler(handle, &handler);
     MPI_Comm whole = MPI_COMM_NULL;
+    MPI_Comm others = MPI_COMM_NULL; // without the first to die
     is(MPI_Comm_dup(MPI_COMM_WORLD, &whole), MPI_SUCCESS, "dup");
+    is(MPI_Comm_split(MPI_COMM_WORLD, me == dead ? MPI_UNDEFINED : 0, me, &others), MPI_SUCCESS,
+       "split");
     MPI_Comm_set_errhandler(whole, handler);
-    int process = getpid();
-    is(MPI_Bcast(&process, 1, MPI_INT, dead, MPI_COMM_WORLD), MPI_SUCCESS, "bcast");
-    int token = 0;
+    const pid_t mine = getpid();
+    pid_t processes[4] = {};
+    is(MPI_Allgather(&mine, 1, MPI_INT, processes, 1, MPI_INT, MPI_COMM_WORLD), MPI_SUCCESS,
+       "allgather");
     if (me == dead) {
-        MPI_Recv(&token, 1, MPI_INT, me, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // for ever
-    }
-    constexpr int times = 5;
-    const int one = 1;
-    int sums[times] = {};
-    MPI_Request requests[times];
-    const auto start_all = [&] {
-        for (int i = 0; i < times; ++i) {
-            is(MPI_Ireduce(&one, &sums[i], 1, MPI_INT, MPI_SUM, root, whole, &requests[i]),
-               MPI_SUCCESS, "ireduce");
-        }
-    };
-    if (me != root) {
-        start_all();
-        is(MPI_Waitall(times, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "what is only sent");
-        is(MPI_Send(&token, 1, MPI_INT, root, 9, MPI_COMM_WORLD), MPI_SUCCESS, "token");
+        wait_for_the_end();
+    } else if (me == 0) {
+        lose_the_next(whole, {1, 3}, processes[dead]);
     } else {
-        for (const int rank : {1, 3}) {
-            is(MPI_Recv(&token, 1, MPI_INT, rank, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
-               MPI_SUCCESS, "token");
+        send_only(whole);
+    }
+    if (again) {
+        MPI_Comm_set_errhandler(others, handler);
+        if (me == next) {
+            wait_for_the_end();
+        } else if (me == 0) {
+            lose_the_next(others, {1}, processes[next]);
+        } else {
+            send_only(others);
         }
-        start_all();
-        that(kill(process, SIGKILL) == 0, "kill: %s", std::strerror(errno));
-        for (std::uint64_t seen = ft::process::news(); ft::process::death_count() == 0;
-             seen = ft::process::news()) {
-            ft::process::wait_for_news(seen);
-        }
-        end_of_a_failure(requests);
     }
     MPI_Errhandler_free(&handler);
 }
@@ -348,8 +389,8 @@ int main(int argc, char **argv)
         left_alone();
     } else if (how == "waited") {
         waited();
-    } else if (how == "begun") {
-        begun();
+    } else if (how == "begun" || how == "begun_again") {
+        begun(how == "begun_again");
     } else if (how == "overwritten") {
         overwritten();
     } else {

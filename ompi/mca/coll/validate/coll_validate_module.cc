@@ -1,5 +1,6 @@
 #include "ompi/mca/coll/validate/coll_validate.hpp"
 
+#include <atomic>
 #include <map>
 #include <string>
 #include <string_view>
@@ -275,11 +276,34 @@ try {
     return MPI_ERR_RANK_FAIL_STOP;
 }
 
+namespace {
+
+/// How libnbc takes its requests back: the only ones of collectives there are.
+std::atomic<ompi_request_free_fn_t> stock_free{nullptr};
+
+/// What is taken back is what it was: libnbc uses it again, and says only once of which type it is.
+int free_failed(ompi_request_t **request) noexcept
+{
+    (*request)->req_type = OMPI_REQUEST_COLL;
+    (*request)->req_free = stock_free.load(std::memory_order_relaxed);
+    return (*request)->req_free(request);
+}
+
+} // namespace
+
 /// Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
 /// communicator's.
 void fail(ompi_request_t *request, int error) noexcept
 {
     request->req_status.MPI_ERROR = error;
+    if (request->req_type != OMPI_REQUEST_COLL) {
+        return;
+    }
+    ompi_request_free_fn_t known = nullptr;
+    if (stock_free.compare_exchange_strong(known, request->req_free) ||
+        known == request->req_free) {
+        request->req_free = free_failed;
+    }
     request->req_type = OMPI_REQUEST_PML;
 }
 
