@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 
 from fttap import Skip, check, comment
 
@@ -57,6 +58,7 @@ class Run:
             argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err,
             env=env, start_new_session=True)
         self._pidfd = os.pidfd_open(self._process.pid)
+        weakref.finalize(self, os.close, self._pidfd)  # a soak has thousands of these, and select() takes 1024
         self.code = None
 
     @property

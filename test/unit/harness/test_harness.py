@@ -8,8 +8,9 @@ import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(TOP, "test", "harness"))
+sys.path[:0] = [os.path.join(TOP, "test", part) for part in ("harness", "lib")]
 
+import ftcluster  # noqa: E402
 import manifest  # noqa: E402
 import parts  # noqa: E402
 import supervisor  # noqa: E402
@@ -179,13 +180,20 @@ def the_time_of_every_part_is_added_up():
                      "pml/dr and btl/fault 0.8 of 21 min"]
 
 
+def a_command_leaves_no_descriptor_behind():
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        ftcluster.command(["true"])
+    return len(os.listdir("/proc/self/fd")) == before
+
+
 CASES = [
     a_good_test_passes, a_failed_case_is_seen, bad_tap_is_a_problem, a_skip_of_everything_says_why,
     a_crash_is_seen, the_deadline_holds_for_all_descendants,
     shared_memory_of_what_is_ended_goes_too, where_it_stood_is_told,
     what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
-    the_time_of_every_part_is_added_up,
+    the_time_of_every_part_is_added_up, a_command_leaves_no_descriptor_behind,
 ]
 
 
