@@ -210,10 +210,10 @@ using namespace ft::validate;
 
 extern "C" {
 
-int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
+int PMPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
 {
     if (!ours(comm) || newcomm == nullptr) {
-        return PMPI_Comm_dup(comm, newcomm);
+        return FT_STOCK(MPI_Comm_dup)(comm, newcomm);
     }
     return guarded(comm, "MPI_Comm_dup", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -223,10 +223,10 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
     });
 }
 
-int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
+int PMPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
 {
     if (!ours(comm) || newcomm == nullptr || request == nullptr) {
-        return PMPI_Comm_idup(comm, newcomm, request);
+        return FT_STOCK(MPI_Comm_idup)(comm, newcomm, request);
     }
     return guarded(comm, "MPI_Comm_idup", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -237,10 +237,10 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
     });
 }
 
-int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)
+int PMPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)
 {
     if (!ours(comm) || newcomm == nullptr || group == nullptr || group == MPI_GROUP_NULL) {
-        return PMPI_Comm_create(comm, group, newcomm);
+        return FT_STOCK(MPI_Comm_create)(comm, group, newcomm);
     }
     return guarded(comm, "MPI_Comm_create", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -254,10 +254,10 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)
     });
 }
 
-int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm)
+int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm)
 {
     if (!ours(comm) || newcomm == nullptr || (color < 0 && color != MPI_UNDEFINED)) {
-        return PMPI_Comm_split(comm, color, key, newcomm);
+        return FT_STOCK(MPI_Comm_split)(comm, color, key, newcomm);
     }
     return guarded(comm, "MPI_Comm_split", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -265,16 +265,16 @@ int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm)
     });
 }
 
-int MPI_Comm_free(MPI_Comm *comm)
+int PMPI_Comm_free(MPI_Comm *comm)
 {
     if (comm == nullptr || !ours(*comm)) {
-        return PMPI_Comm_free(comm);
+        return FT_STOCK(MPI_Comm_free)(comm);
     }
     {
         const Lock lock;
         service().let_go(*comm);
     }
-    const int code = PMPI_Comm_free(comm);
+    const int code = FT_STOCK(MPI_Comm_free)(comm);
     if (code != MPI_SUCCESS && ours(*comm)) {
         const Lock lock;
         service().hold(*comm);
@@ -282,10 +282,10 @@ int MPI_Comm_free(MPI_Comm *comm)
     return code;
 }
 
-int MPI_Comm_disconnect(MPI_Comm *comm)
+int PMPI_Comm_disconnect(MPI_Comm *comm)
 {
     if (comm == nullptr || !ours(*comm)) {
-        return PMPI_Comm_disconnect(comm);
+        return FT_STOCK(MPI_Comm_disconnect)(comm);
     }
     // Open MPI's own has the runtime wait for every process, those that failed too.
     bool failed = false;
@@ -298,7 +298,14 @@ int MPI_Comm_disconnect(MPI_Comm *comm)
     if (code != MPI_SUCCESS) {
         return code;
     }
-    return failed ? PMPI_Comm_free(comm) : PMPI_Comm_disconnect(comm);
+    return failed ? FT_STOCK(MPI_Comm_free)(comm) : FT_STOCK(MPI_Comm_disconnect)(comm);
 }
+
+FT_BOTH_NAMES(MPI_Comm_dup);
+FT_BOTH_NAMES(MPI_Comm_idup);
+FT_BOTH_NAMES(MPI_Comm_create);
+FT_BOTH_NAMES(MPI_Comm_split);
+FT_BOTH_NAMES(MPI_Comm_free);
+FT_BOTH_NAMES(MPI_Comm_disconnect);
 
 } // extern "C"

@@ -5,6 +5,20 @@
 #pragma once
 #include "ompi/mpi_ft/call.hpp"
 
+#include <dlfcn.h>
+
+/// Open MPI's own function, which is hidden by the one of that name here.
+#define FT_STOCK(name)                                                                             \
+    ([] {                                                                                          \
+        static const auto found =                                                                  \
+            reinterpret_cast<decltype(&P##name)>(dlsym(RTLD_NEXT, "P" #name));                     \
+        return found;                                                                              \
+    }())
+
+/// The function that stands here as PMPI_ is MPI_ too. A C program calls it by this name; Open
+/// MPI's Fortran bindings and the tools that listen to a program's calls by that one.
+#define FT_BOTH_NAMES(name) extern decltype(P##name) name __attribute__((alias("P" #name)))
+
 namespace ft::validate {
 
 /// Whether this library makes it. Not without coll/validate, nor when the call is an error of the

@@ -243,11 +243,11 @@ using namespace ft::validate;
 
 extern "C" {
 
-int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm)
+int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm)
 {
     if (!ours(comm) || newcomm == nullptr || group == nullptr || group == MPI_GROUP_NULL ||
         tag < 0 || OMPI_COMM_IS_INTER(comm) || group->grp_my_rank == MPI_UNDEFINED) {
-        return PMPI_Comm_create_group(comm, group, tag, newcomm);
+        return FT_STOCK(MPI_Comm_create_group)(comm, group, tag, newcomm);
     }
     return guarded(comm, "MPI_Comm_create_group", [&](Record &record) -> int {
         *newcomm = MPI_COMM_NULL;
@@ -272,11 +272,11 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *new
     });
 }
 
-int MPI_Intercomm_create(MPI_Comm local, int leader, MPI_Comm bridge, int remote_leader, int tag,
-                         MPI_Comm *newcomm)
+int PMPI_Intercomm_create(MPI_Comm local, int leader, MPI_Comm bridge, int remote_leader, int tag,
+                          MPI_Comm *newcomm)
 {
     const auto stock = [&] {
-        return PMPI_Intercomm_create(local, leader, bridge, remote_leader, tag, newcomm);
+        return FT_STOCK(MPI_Intercomm_create)(local, leader, bridge, remote_leader, tag, newcomm);
     };
     if (!ours(local) || OMPI_COMM_IS_INTER(local) || newcomm == nullptr || leader < 0 ||
         leader >= ompi_comm_size(local)) {
@@ -323,5 +323,8 @@ int MPI_Intercomm_create(MPI_Comm local, int leader, MPI_Comm bridge, int remote
     // Processes of different jobs have no way to each other yet on which they could agree.
     return between_jobs ? stock() : code;
 }
+
+FT_BOTH_NAMES(MPI_Comm_create_group);
+FT_BOTH_NAMES(MPI_Intercomm_create);
 
 } // extern "C"

@@ -175,20 +175,20 @@ using namespace ft::validate;
 
 extern "C" {
 
-int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm)
+int PMPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm)
 {
     if (!ours(comm) || newcomm == nullptr || info == nullptr) {
-        return PMPI_Comm_dup_with_info(comm, info, newcomm);
+        return FT_STOCK(MPI_Comm_dup_with_info)(comm, info, newcomm);
     }
     return set_info(MPI_Comm_dup(comm, newcomm), *newcomm, info);
 }
 
-int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm)
+int PMPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm)
 {
     int part = MPI_UNDEFINED;
     if (!ours(comm) || newcomm == nullptr || OMPI_COMM_IS_INTER(comm) ||
         !part_of_type(comm, split_type, part)) {
-        return PMPI_Comm_split_type(comm, split_type, key, info, newcomm);
+        return FT_STOCK(MPI_Comm_split_type)(comm, split_type, key, info, newcomm);
     }
     const int code = guarded(comm, "MPI_Comm_split_type", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -197,10 +197,10 @@ int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, M
     return set_info(code, *newcomm, info);
 }
 
-int MPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
+int PMPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
 {
     if (!ours(comm) || newcomm == nullptr || !OMPI_COMM_IS_INTER(comm)) {
-        return PMPI_Intercomm_merge(comm, high, newcomm);
+        return FT_STOCK(MPI_Intercomm_merge)(comm, high, newcomm);
     }
     return guarded(comm, "MPI_Intercomm_merge", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -208,34 +208,43 @@ int MPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
     });
 }
 
-int MPI_Comm_spawn(const char *command, char *argv[], int maxprocs, MPI_Info info, int root,
-                   MPI_Comm comm, MPI_Comm *intercomm, int errcodes[])
+int PMPI_Comm_spawn(const char *command, char *argv[], int maxprocs, MPI_Info info, int root,
+                    MPI_Comm comm, MPI_Comm *intercomm, int errcodes[])
 {
     return escorted(comm, "MPI_Comm_spawn", intercomm, [&] {
-        return PMPI_Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, errcodes);
+        return FT_STOCK(MPI_Comm_spawn)(command, argv, maxprocs, info, root, comm, intercomm,
+                                        errcodes);
     });
 }
 
-int MPI_Comm_spawn_multiple(int count, char *commands[], char **argvs[], const int maxprocs[],
-                            const MPI_Info infos[], int root, MPI_Comm comm, MPI_Comm *intercomm,
-                            int errcodes[])
+int PMPI_Comm_spawn_multiple(int count, char *commands[], char **argvs[], const int maxprocs[],
+                             const MPI_Info infos[], int root, MPI_Comm comm, MPI_Comm *intercomm,
+                             int errcodes[])
 {
     return escorted(comm, "MPI_Comm_spawn_multiple", intercomm, [&] {
-        return PMPI_Comm_spawn_multiple(count, commands, argvs, maxprocs, infos, root, comm,
-                                        intercomm, errcodes);
+        return FT_STOCK(MPI_Comm_spawn_multiple)(count, commands, argvs, maxprocs, infos, root,
+                                                 comm, intercomm, errcodes);
     });
 }
 
-int MPI_Comm_accept(const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
+int PMPI_Comm_accept(const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
 {
     return escorted(comm, "MPI_Comm_accept", newcomm,
-                    [&] { return PMPI_Comm_accept(port, info, root, comm, newcomm); });
+                    [&] { return FT_STOCK(MPI_Comm_accept)(port, info, root, comm, newcomm); });
 }
 
-int MPI_Comm_connect(const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
+int PMPI_Comm_connect(const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
 {
     return escorted(comm, "MPI_Comm_connect", newcomm,
-                    [&] { return PMPI_Comm_connect(port, info, root, comm, newcomm); });
+                    [&] { return FT_STOCK(MPI_Comm_connect)(port, info, root, comm, newcomm); });
 }
+
+FT_BOTH_NAMES(MPI_Comm_dup_with_info);
+FT_BOTH_NAMES(MPI_Comm_split_type);
+FT_BOTH_NAMES(MPI_Intercomm_merge);
+FT_BOTH_NAMES(MPI_Comm_spawn);
+FT_BOTH_NAMES(MPI_Comm_spawn_multiple);
+FT_BOTH_NAMES(MPI_Comm_accept);
+FT_BOTH_NAMES(MPI_Comm_connect);
 
 } // extern "C"

@@ -273,12 +273,12 @@ using namespace ft::validate;
 
 extern "C" {
 
-int MPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
-                    MPI_Comm *newcomm)
+int PMPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
+                     MPI_Comm *newcomm)
 {
     if (!ours(comm) || OMPI_COMM_IS_INTER(comm) || newcomm == nullptr ||
         !cart_is_good(comm, ndims, dims, periods)) {
-        return PMPI_Cart_create(comm, ndims, dims, periods, reorder, newcomm);
+        return FT_STOCK(MPI_Cart_create)(comm, ndims, dims, periods, reorder, newcomm);
     }
     return guarded(comm, "MPI_Cart_create", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -291,10 +291,10 @@ int MPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int period
     });
 }
 
-int MPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *newcomm)
+int PMPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *newcomm)
 {
     if (!ours(comm) || !OMPI_COMM_IS_CART(comm) || newcomm == nullptr || remain == nullptr) {
-        return PMPI_Cart_sub(comm, remain, newcomm);
+        return FT_STOCK(MPI_Cart_sub)(comm, remain, newcomm);
     }
     return guarded(comm, "MPI_Cart_sub", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -327,12 +327,12 @@ int MPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *newcomm)
     });
 }
 
-int MPI_Graph_create(MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder,
-                     MPI_Comm *newcomm)
+int PMPI_Graph_create(MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder,
+                      MPI_Comm *newcomm)
 {
     if (!ours(comm) || OMPI_COMM_IS_INTER(comm) || newcomm == nullptr ||
         !graph_is_good(comm, nodes, index, edges)) {
-        return PMPI_Graph_create(comm, nodes, index, edges, reorder, newcomm);
+        return FT_STOCK(MPI_Graph_create)(comm, nodes, index, edges, reorder, newcomm);
     }
     return guarded(comm, "MPI_Graph_create", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -343,17 +343,18 @@ int MPI_Graph_create(MPI_Comm comm, int nodes, const int index[], const int edge
     });
 }
 
-int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int sources[],
-                                   const int sourceweights[], int outdegree,
-                                   const int destinations[], const int destweights[], MPI_Info info,
-                                   int reorder, MPI_Comm *newcomm)
+int PMPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int sources[],
+                                    const int sourceweights[], int outdegree,
+                                    const int destinations[], const int destweights[],
+                                    MPI_Info info, int reorder, MPI_Comm *newcomm)
 {
     const Neighbours in{indegree, sources, sourceweights};
     const Neighbours out{outdegree, destinations, destweights};
     if (!ours(comm) || OMPI_COMM_IS_INTER(comm) || newcomm == nullptr ||
         !neighbours_are_good(comm, in) || !neighbours_are_good(comm, out)) {
-        return PMPI_Dist_graph_create_adjacent(comm, indegree, sources, sourceweights, outdegree,
-                                               destinations, destweights, info, reorder, newcomm);
+        return FT_STOCK(MPI_Dist_graph_create_adjacent)(comm, indegree, sources, sourceweights,
+                                                        outdegree, destinations, destweights, info,
+                                                        reorder, newcomm);
     }
     const int code = guarded(comm, "MPI_Dist_graph_create_adjacent", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -364,14 +365,14 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int source
     return code == MPI_SUCCESS && !no_info(info) ? PMPI_Comm_set_info(*newcomm, info) : code;
 }
 
-int MPI_Dist_graph_create(MPI_Comm comm, int count, const int nodes[], const int degrees[],
-                          const int targets[], const int weights[], MPI_Info info, int reorder,
-                          MPI_Comm *newcomm)
+int PMPI_Dist_graph_create(MPI_Comm comm, int count, const int nodes[], const int degrees[],
+                           const int targets[], const int weights[], MPI_Info info, int reorder,
+                           MPI_Comm *newcomm)
 {
     if (!ours(comm) || OMPI_COMM_IS_INTER(comm) || newcomm == nullptr ||
         !edges_are_good(comm, count, nodes, degrees, targets, weights)) {
-        return PMPI_Dist_graph_create(comm, count, nodes, degrees, targets, weights, info, reorder,
-                                      newcomm);
+        return FT_STOCK(MPI_Dist_graph_create)(comm, count, nodes, degrees, targets, weights, info,
+                                               reorder, newcomm);
     }
     const int code = guarded(comm, "MPI_Dist_graph_create", [&](Record &record) {
         *newcomm = MPI_COMM_NULL;
@@ -394,5 +395,11 @@ int MPI_Dist_graph_create(MPI_Comm comm, int count, const int nodes[], const int
     });
     return code == MPI_SUCCESS && !no_info(info) ? PMPI_Comm_set_info(*newcomm, info) : code;
 }
+
+FT_BOTH_NAMES(MPI_Cart_create);
+FT_BOTH_NAMES(MPI_Cart_sub);
+FT_BOTH_NAMES(MPI_Graph_create);
+FT_BOTH_NAMES(MPI_Dist_graph_create_adjacent);
+FT_BOTH_NAMES(MPI_Dist_graph_create);
 
 } // extern "C"

@@ -10,10 +10,10 @@ program fortran_mpi
             integer(c_int) :: code
         end function
     end interface
-    integer :: twin, fresh
+    integer :: twin, fresh, heir
     integer :: failed
     integer :: request
-    type(MPI_Rank_info) :: info
+    type(MPI_Rank_info) :: info, infos(2)
     integer :: rank, count, flag, code, ierror
     integer, asynchronous :: later
     logical :: revoked, good
@@ -32,8 +32,43 @@ program fortran_mpi
     call MPIX_Comm_get_failed(twin, failed, ierror)
     call MPI_Group_size(failed, count, ierror)
     good = good .and. count == 1
+    call MPI_Group_free(failed, ierror)
+    call MPIX_Comm_ack_failed(twin, 0, count, ierror)
+    good = good .and. count == 0
+    call MPIX_Comm_failure_ack(twin, ierror)
+    call MPIX_Comm_failure_get_acked(twin, failed, ierror)
+    call MPI_Group_size(failed, count, ierror)
+    good = good .and. count == 1
+    call MPI_Group_free(failed, ierror)
+    later = 5 + 8 * rank
+    call MPIX_Comm_iagree(twin, later, request, ierror)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+    good = good .and. later == 5 .and. code == MPI_SUCCESS
+    call MPI_Comm_validate(twin, 2, count, infos, ierror)
+    good = good .and. count == 1 .and. infos(1)%rank == 2 .and. infos(1)%state == MPI_RANK_FAILED
+    call MPI_Comm_dup(twin, fresh, code)
+    good = good .and. code == MPI_ERR_RANK_FAIL_STOP
+    call MPI_Comm_validate_clear(twin, 1, infos, ierror)
+    good = good .and. infos(1)%state == MPI_RANK_NULL
     call MPI_Comm_validate_all(twin, count, ierror)
     good = good .and. count == 1
+    ! What Open MPI's bindings call is this library's too.
+    call MPI_Comm_dup(twin, heir, code)
+    good = good .and. code == MPI_SUCCESS
+    call MPI_Comm_set_errhandler(heir, MPI_ERRORS_RETURN, ierror)
+    call MPI_Comm_validate_rank(heir, 2, info, ierror)
+    good = good .and. info%state == MPI_RANK_NULL
+    call MPI_Barrier(heir, code)
+    good = good .and. code == MPI_SUCCESS
+    call MPI_Cart_create(heir, 1, [3], [.true.], .false., fresh, code)
+    good = good .and. code == MPI_SUCCESS
+    if (fresh /= MPI_COMM_NULL) call MPI_Comm_free(fresh, ierror)
+    call MPI_Comm_split(heir, 0, rank, fresh, code)
+    call MPI_Comm_size(fresh, count, ierror)
+    good = good .and. code == MPI_SUCCESS .and. count == 3
+    call MPI_Comm_free(fresh, ierror)
+    call MPI_Comm_free(heir, code)
+    good = good .and. code == MPI_SUCCESS
     call MPI_Icomm_validate_all(twin, later, request, ierror)
     call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
     good = good .and. later == 1
