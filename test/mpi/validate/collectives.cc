@@ -18,7 +18,10 @@ using namespace among;
 
 namespace {
 
-constexpr walk::Form forms[] = {walk::Form::blocking, walk::Form::starting, walk::Form::in_place};
+constexpr walk::Form forms[] = {walk::Form::blocking, walk::Form::starting, walk::Form::in_place,
+                                walk::Form::starting_in_place};
+/// Elements of a block. Blocks that are few bytes in all are packed, others stay where they are.
+constexpr int blocks[] = {2, 9000};
 
 void all_collectives(const std::set<int> &dead)
 {
@@ -27,9 +30,11 @@ void all_collectives(const std::set<int> &dead)
     for (int which = 0; which < walk::count(); ++which) {
         for (const walk::Form form : forms) {
             for (const int root : {theirs.world.front(), theirs.world.back()}) {
-                const walk::Outcome wanted = walk::call(which, theirs, root, form);
-                const walk::Outcome got = walk::call(which, mine, root, form);
-                compare(which, form, got, wanted, dead);
+                for (const int block : blocks) {
+                    const walk::Outcome wanted = walk::call(which, theirs, root, form, block);
+                    const walk::Outcome got = walk::call(which, mine, root, form, block);
+                    compare(which, form, got, wanted, dead);
+                }
             }
         }
         if (walk::rooted(which) && !dead.empty()) {

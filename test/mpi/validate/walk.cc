@@ -6,24 +6,23 @@ namespace walk {
 
 namespace {
 
-constexpr int block = 2;
-
 struct Arguments {
     const Group &group;
     int root; ///< in the group
     Form form;
+    int block;
     Outcome out;
 
     int self() const { return group.slot_of(check::me); }
-    bool starting() const { return form == Form::starting; }
-    bool in_place() const { return form == Form::in_place; }
+    bool starting() const { return form == Form::starting || form == Form::starting_in_place; }
+    bool in_place() const { return form == Form::in_place || form == Form::starting_in_place; }
     bool is_root() const { return self() == root; }
     int n() const { return group.size(); }
     /// A number that tells where it comes from and goes to.
     int value(int from, int to, int i) const
     {
-        return group.world[static_cast<std::size_t>(from)] * 10000 +
-               (to < 0 ? 99 : group.world[static_cast<std::size_t>(to)]) * 100 + i;
+        return group.world[static_cast<std::size_t>(from)] * 10000000 +
+               (to < 0 ? 99 : group.world[static_cast<std::size_t>(to)]) * 100000 + i;
     }
     int length(int slot) const { return 1 + group.world[static_cast<std::size_t>(slot)] % 3; }
     int between(int from, int to) const
@@ -110,6 +109,27 @@ std::vector<int> own(const Arguments &a)
     return {a.value(a.self(), -1, 0), a.value(a.self(), -1, 1), a.value(a.self(), -1, 2)};
 }
 
+std::vector<int> own_block(const Arguments &a)
+{
+    std::vector<int> mine;
+    for (int i = 0; i < a.block; ++i) {
+        mine.push_back(a.value(a.self(), -1, i));
+    }
+    return mine;
+}
+
+/// What goes from one to each.
+std::vector<int> blocks_for_all(const Arguments &a, int from)
+{
+    std::vector<int> all;
+    for (int s = 0; s < a.n(); ++s) {
+        for (int i = 0; i < a.block; ++i) {
+            all.push_back(a.value(from, s, i));
+        }
+    }
+    return all;
+}
+
 void reduce(Arguments &a)
 {
     std::vector<int> mine = own(a);
@@ -156,16 +176,16 @@ void exscan(Arguments &a)
 
 void gather(Arguments &a)
 {
-    std::vector<int> mine = {a.value(a.self(), -1, 0), a.value(a.self(), -1, 1)};
-    std::vector<int> all(static_cast<std::size_t>(a.n() * block), untouched);
+    std::vector<int> mine = own_block(a);
+    std::vector<int> all(static_cast<std::size_t>(a.n() * a.block), untouched);
     const bool here = a.in_place() && a.is_root();
     if (here) {
-        std::copy(mine.begin(), mine.end(), all.begin() + a.self() * block);
+        std::copy(mine.begin(), mine.end(), all.begin() + a.self() * a.block);
     }
-    CALL(a, Gather, gather, here ? MPI_IN_PLACE : mine.data(), block, MPI_INT, all.data(), block,
-         MPI_INT, a.root);
+    CALL(a, Gather, gather, here ? MPI_IN_PLACE : mine.data(), a.block, MPI_INT, all.data(),
+         a.block, MPI_INT, a.root);
     if (a.is_root()) {
-        a.keep(all, std::vector<int>(static_cast<std::size_t>(a.n()), block));
+        a.keep(all, std::vector<int>(static_cast<std::size_t>(a.n()), a.block));
     }
 }
 
@@ -178,8 +198,13 @@ void gatherv(Arguments &a)
     const std::vector<int> lengths = a.lengths();
     const std::vector<int> places = a.places(lengths);
     std::vector<int> all(static_cast<std::size_t>(sum_of(lengths)), untouched);
-    CALL(a, Gatherv, gatherv, mine.data(), a.length(a.self()), MPI_INT, all.data(), lengths.data(),
-         places.data(), MPI_INT, a.root);
+    const bool here = a.in_place() && a.is_root();
+    if (here) {
+        std::copy(mine.begin(), mine.end(),
+                  all.begin() + places[static_cast<std::size_t>(a.self())]);
+    }
+    CALL(a, Gatherv, gatherv, here ? MPI_IN_PLACE : mine.data(), a.length(a.self()), MPI_INT,
+         all.data(), lengths.data(), places.data(), MPI_INT, a.root);
     if (a.is_root()) {
         a.keep(all, lengths);
     }
@@ -187,13 +212,11 @@ void gatherv(Arguments &a)
 
 void scatter(Arguments &a)
 {
-    std::vector<int> all;
-    for (int s = 0; s < a.n(); ++s) {
-        all.push_back(a.value(a.root, s, 0));
-        all.push_back(a.value(a.root, s, 1));
-    }
-    std::vector<int> mine(block, untouched);
-    CALL(a, Scatter, scatter, all.data(), block, MPI_INT, mine.data(), block, MPI_INT, a.root);
+    std::vector<int> all = blocks_for_all(a, a.root);
+    std::vector<int> mine(static_cast<std::size_t>(a.block), untouched);
+    const bool here = a.in_place() && a.is_root();
+    CALL(a, Scatter, scatter, all.data(), a.block, MPI_INT, here ? MPI_IN_PLACE : mine.data(),
+         a.block, MPI_INT, a.root);
     a.keep_one(mine);
 }
 
@@ -208,21 +231,22 @@ void scatterv(Arguments &a)
         }
     }
     std::vector<int> mine(static_cast<std::size_t>(a.length(a.self())), untouched);
-    CALL(a, Scatterv, scatterv, all.data(), lengths.data(), places.data(), MPI_INT, mine.data(),
-         a.length(a.self()), MPI_INT, a.root);
+    const bool here = a.in_place() && a.is_root();
+    CALL(a, Scatterv, scatterv, all.data(), lengths.data(), places.data(), MPI_INT,
+         here ? MPI_IN_PLACE : mine.data(), a.length(a.self()), MPI_INT, a.root);
     a.keep_one(mine);
 }
 
 void allgather(Arguments &a)
 {
-    std::vector<int> mine = {a.value(a.self(), -1, 0), a.value(a.self(), -1, 1)};
-    std::vector<int> all(static_cast<std::size_t>(a.n() * block), untouched);
+    std::vector<int> mine = own_block(a);
+    std::vector<int> all(static_cast<std::size_t>(a.n() * a.block), untouched);
     if (a.in_place()) {
-        std::copy(mine.begin(), mine.end(), all.begin() + a.self() * block);
+        std::copy(mine.begin(), mine.end(), all.begin() + a.self() * a.block);
     }
-    CALL(a, Allgather, allgather, a.in_place() ? MPI_IN_PLACE : mine.data(), block, MPI_INT,
-         all.data(), block, MPI_INT);
-    a.keep(all, std::vector<int>(static_cast<std::size_t>(a.n()), block));
+    CALL(a, Allgather, allgather, a.in_place() ? MPI_IN_PLACE : mine.data(), a.block, MPI_INT,
+         all.data(), a.block, MPI_INT);
+    a.keep(all, std::vector<int>(static_cast<std::size_t>(a.n()), a.block));
 }
 
 void allgatherv(Arguments &a)
@@ -245,18 +269,14 @@ void allgatherv(Arguments &a)
 
 void alltoall(Arguments &a)
 {
-    std::vector<int> from;
-    for (int s = 0; s < a.n(); ++s) {
-        from.push_back(a.value(a.self(), s, 0));
-        from.push_back(a.value(a.self(), s, 1));
-    }
+    std::vector<int> from = blocks_for_all(a, a.self());
     std::vector<int> into(from.size(), untouched);
     if (a.in_place()) {
         into = from;
     }
-    CALL(a, Alltoall, alltoall, a.in_place() ? MPI_IN_PLACE : from.data(), block, MPI_INT,
-         into.data(), block, MPI_INT);
-    a.keep(into, std::vector<int>(static_cast<std::size_t>(a.n()), block));
+    CALL(a, Alltoall, alltoall, a.in_place() ? MPI_IN_PLACE : from.data(), a.block, MPI_INT,
+         into.data(), a.block, MPI_INT);
+    a.keep(into, std::vector<int>(static_cast<std::size_t>(a.n()), a.block));
 }
 
 struct Traffic {
@@ -302,18 +322,14 @@ void alltoallw(Arguments &a)
 
 void reduce_scatter_block(Arguments &a)
 {
-    std::vector<int> from;
-    for (int s = 0; s < a.n(); ++s) {
-        from.push_back(a.value(a.self(), s, 0));
-        from.push_back(a.value(a.self(), s, 1));
-    }
+    std::vector<int> from = blocks_for_all(a, a.self());
     std::vector<int> into(from.size(), untouched);
     if (a.in_place()) {
         into = from;
     }
     CALL(a, Reduce_scatter_block, reduce_scatter_block, a.in_place() ? MPI_IN_PLACE : from.data(),
-         into.data(), block, MPI_INT, MPI_SUM);
-    into.resize(block);
+         into.data(), a.block, MPI_INT, MPI_SUM);
+    into.resize(static_cast<std::size_t>(a.block));
     a.keep_one(into);
 }
 
@@ -381,9 +397,9 @@ bool rooted(int which)
     return entries[static_cast<std::size_t>(which)].rooted;
 }
 
-Outcome call(int which, const Group &group, int root, Form form)
+Outcome call(int which, const Group &group, int root, Form form, int block)
 {
-    Arguments arguments{group, group.slot_of(root), form, {}};
+    Arguments arguments{group, group.slot_of(root), form, block, {}};
     entries[static_cast<std::size_t>(which)].call(arguments);
     return std::move(arguments.out);
 }

@@ -24,7 +24,7 @@ struct Group {
     int size() const { return static_cast<int>(world.size()); }
 };
 
-enum class Form { blocking, starting, in_place };
+enum class Form { blocking, starting, in_place, starting_in_place };
 
 /// What a rank has in the end: blocks by rank in MPI_COMM_WORLD.
 struct Outcome {
@@ -41,6 +41,7 @@ const char *name(int which);
 /// Whether it has a root.
 bool rooted(int which);
 /// \param root in MPI_COMM_WORLD
-Outcome call(int which, const Group &group, int root, Form form);
+/// \param block how many elements each block has where all have as many
+Outcome call(int which, const Group &group, int root, Form form, int block = 2);
 
 } // namespace walk
