@@ -52,12 +52,12 @@ class Figure:
             raise FigureError(f"{path} is missing: make -C {self.build}/test check TESTS=")
         return path
 
-    def simulated(self, names, tables):
-        """What a simulator writes to these tables: [(header, rows)]. Lines with # in them are for people."""
+    def simulated(self, names, tables, *more):
+        """What a simulator writes to these tables, told `more`: [(header, rows)]. Lines with # in them are for people."""
         program = self.program(*names)
         found = []
         with tempfile.TemporaryDirectory() as folder:
-            self.run([program, "--csv", folder])
+            self.run([program, "--csv", folder, *more])
             for table in tables:
                 with open(os.path.join(folder, table), encoding="ascii") as file:
                     header, *rows = csv.reader(line for line in file if not line.startswith("#"))

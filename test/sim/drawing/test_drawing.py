@@ -81,6 +81,27 @@ def watched():
             is_picture(os.path.join(folder, f"watching-{number}.svg"), words)
 
 
+def stabilized():
+    """T_s on the virtual cluster is drawn beside models and simulation with its latencies; a table with a gap is refused"""
+    with tempfile.TemporaryDirectory() as folder:
+        def draw(family):
+            with open(os.path.join(folder, "stabilization-measured.csv"), "w", encoding="ascii") as table:
+                table.write("nodes,arity,t_s,low,high,pairs,family\n")
+                for nodes in (3, 7, 15):
+                    for arity in (2, 4, 8):
+                        table.write(f"{nodes},{arity},{100 * nodes},{90 * nodes},{120 * nodes},{100 + nodes},{family}\n")
+            return figures("--redraw", "--out", folder, "stabilization-measured")
+
+        done = draw(150)
+        check(done.returncode == 0, done.stdout)
+        for suffix in ("6", "8", "arity-8"):
+            is_picture(os.path.join(folder, f"stabilization-measured-{suffix}.svg"), "measured", "base model",
+                       "contention model", "simulated with")
+        is_picture(os.path.join(folder, "stabilization-measured-7.svg"), "pairs", "parents with 4 children")
+        done = draw(0)
+        check(done.returncode == 1 and "a latency is missing" in done.stdout and "Traceback" not in done.stdout, done.stdout)
+
+
 def refused():
     """an unknown figure and a folder that is no build are refused with a sentence"""
     done = figures("pie")
@@ -90,4 +111,4 @@ def refused():
         check(done.returncode == 1 and "is no build" in done.stdout and "Traceback" not in done.stdout, done.stdout)
 
 
-main([simulated, redrawn, measured, watched, refused])
+main([simulated, redrawn, measured, watched, stabilized, refused])

@@ -5,10 +5,11 @@
 //       TAP: the simulation is the base and the contention model, keeps within the distance model,
 //       and grows with the logarithm up to 1,048,576 nodes; a localised view of one's own takes
 //       each of them no more than some KiB, and the same time.
-//   scale --csv FOLDER [--contention FILE] [--most NODES]
+//   scale --csv FOLDER [--contention FILE] [--latency US] [--most NODES]
 //       TAP and the data of the paper's figures 4, 5, 6 and 8 and of arity 8, in microseconds, into
 //       FOLDER. FILE is what figure 7 shows, measured: "nodes,pairs,two_children,four_children
-//       [,eight_children]"; without it the contention columns stay empty. NODES: 1048576.
+//       [,eight_children]"; without it the contention columns stay empty. US is the switch's latency
+//       in the base model, 118 as on the paper's machine by default. NODES: 1048576.
 
 #include "test/sim/membership/calm.hpp"
 #include "test/sim/membership/models.hpp"
@@ -112,21 +113,21 @@ void torus_figure(Tap &tap, const std::string &file, unsigned arity, Position mo
 
 /// TCP over one switch: figures 6 and 8.
 void switch_figure(Tap &tap, const std::string &file, unsigned arity, Position most,
-                   const std::optional<ContentionTable> &table)
+                   const Machine &machine, const std::optional<ContentionTable> &table)
 {
     std::ofstream out(file);
-    out << "# microseconds, arity " << arity << ", L " << xtorc.latency_us << ", O_cp "
-        << xtorc.compute_us << "; contention: L by the table given\n"
+    out << "# microseconds, arity " << arity << ", L " << machine.latency_us << ", O_cp "
+        << machine.compute_us << "; contention: L by the table given\n"
         << "nodes,base_model,simulated,contention_model,simulated_contention\n";
     bool good = true;
     for (Position n = 2; n <= std::min<Position>(most, 1024); n = after(n)) {
-        const Measured flat = on_one_hop(n, arity, xtorc);
-        const double base = base_model(n, arity, xtorc);
+        const Measured flat = on_one_hop(n, arity, machine);
+        const double base = base_model(n, arity, machine);
         out << n << ',' << base << ',' << flat.stabilized_us << ',';
         good &= flat.complete && equals(flat.stabilized_us, base);
         if (table) {
-            const double model = contention_model(n, arity, xtorc, *table);
-            const Measured contended = on_switch(n, arity, xtorc, *table);
+            const double model = contention_model(n, arity, machine, *table);
+            const Measured contended = on_switch(n, arity, machine, *table);
             out << model << ',' << contended.stabilized_us << '\n';
             good &= contended.complete && equals(contended.stabilized_us, model);
         } else {
@@ -136,15 +137,16 @@ void switch_figure(Tap &tap, const std::string &file, unsigned arity, Position m
     tap.ok(good && out.flush().good(), "wrote " + file);
 }
 
-int csv(const std::string &folder, Position most, const std::optional<ContentionTable> &table)
+int csv(const std::string &folder, Position most, const Machine &behind_switch,
+        const std::optional<ContentionTable> &table)
 {
     Tap tap;
     torus_figure(tap, folder + "/fig4.csv", 2, most);
     torus_figure(tap, folder + "/fig5.csv", 4, most);
     torus_figure(tap, folder + "/torus8.csv", 8, most);
-    switch_figure(tap, folder + "/fig6.csv", 2, most, table);
-    switch_figure(tap, folder + "/fig8.csv", 4, most, table);
-    switch_figure(tap, folder + "/switch8.csv", 8, most, table);
+    switch_figure(tap, folder + "/fig6.csv", 2, most, behind_switch, table);
+    switch_figure(tap, folder + "/fig8.csv", 4, most, behind_switch, table);
+    switch_figure(tap, folder + "/switch8.csv", 8, most, behind_switch, table);
     return tap.done();
 }
 
@@ -307,8 +309,8 @@ int check()
 int usage(const std::string &why)
 {
     std::fprintf(stderr,
-                 "scale: %s\nusage: scale --check | scale --csv FOLDER [--contention FILE] [--most "
-                 "NODES]\n",
+                 "scale: %s\nusage: scale --check | scale --csv FOLDER [--contention FILE] "
+                 "[--latency US] [--most NODES]\n",
                  why.c_str());
     return 2;
 }
@@ -319,6 +321,7 @@ int main(int argc, char **argv)
 {
     std::string folder;
     std::optional<ContentionTable> table;
+    Machine behind_switch = xtorc;
     Position most = million;
     if (argc == 2 && std::strcmp(argv[1], "--check") == 0) {
         return check();
@@ -335,6 +338,11 @@ int main(int argc, char **argv)
             if (most < 2 || most >= max_nodes) {
                 return usage("--most is a number of nodes from 2 to " + std::to_string(max_nodes));
             }
+        } else if (option == "--latency") {
+            behind_switch.latency_us = std::strtod(argv[i + 1], nullptr);
+            if (!(behind_switch.latency_us > 0 && behind_switch.latency_us < 1e6)) {
+                return usage("--latency is a time in microseconds, up to 1000000");
+            }
         } else if (option == "--contention") {
             std::ifstream in(argv[i + 1]);
             std::stringstream text;
@@ -348,5 +356,5 @@ int main(int argc, char **argv)
             return usage("unknown option " + option);
         }
     }
-    return folder.empty() ? usage("nothing to do") : csv(folder, most, table);
+    return folder.empty() ? usage("nothing to do") : csv(folder, most, behind_switch, table);
 }
