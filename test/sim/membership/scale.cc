@@ -8,8 +8,8 @@
 //   scale --csv FOLDER [--contention FILE] [--latency US] [--most NODES]
 //       TAP and the data of the paper's figures 4, 5, 6 and 8 and of arity 8, in microseconds, into
 //       FOLDER. FILE is what figure 7 shows, measured: "nodes,pairs,two_children,four_children
-//       [,eight_children]"; without it the contention columns stay empty. US is the switch's latency
-//       in the base model, 118 as on the paper's machine by default. NODES: 1048576.
+//       [,eight_children]"; without it the contention columns stay empty. US is the switch's
+//       latency in the base model, 118 as on the paper's machine by default. NODES: 1048576.
 
 #include "test/sim/membership/calm.hpp"
 #include "test/sim/membership/models.hpp"
