@@ -38,8 +38,8 @@
 extern "C" {
 #endif
 
-/* The error classes are compile-time constants. The PML "dr" makes them known to MPI, so that
-   MPI_Error_class and MPI_Error_string work on them; without it they never occur. */
+/* The error classes are compile-time constants. MPI_Error_class and MPI_Error_string work on
+   them wherever coll/validate or the PML "dr" is. */
 
 /** A process that takes part in the operation has failed. The two names mean the same. */
 #define MPI_ERR_RANK_FAIL_STOP 75

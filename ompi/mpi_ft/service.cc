@@ -1,5 +1,7 @@
 #include "ompi/mpi_ft/service.hpp"
 
+#include "ompi/mca/error_classes.hpp"
+
 #include <algorithm>
 #include <thread>
 
@@ -57,7 +59,8 @@ try {
     post_.open(receive_thunk);
     post_.listen_on(&ompi_mpi_comm_world.comm);
     // Every eighth pass is soon enough: whoever waits in an agreement asks for news by itself.
-    return opal_progress_register_lp(progress_thunk) == OPAL_SUCCESS;
+    return mca::register_error_classes() == OMPI_SUCCESS &&
+           opal_progress_register_lp(progress_thunk) == OPAL_SUCCESS;
 } catch (...) {
     return false;
 }

@@ -17,6 +17,7 @@
 #include "opal/process/standing.hpp"
 
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 using namespace check;
@@ -222,7 +223,7 @@ void fatal()
 }
 
 /// A death over a PML that cannot end what waits for it: what agrees works, and so do collectives
-/// that begin after it. Its error codes are numbers to this PML's MPI_Error_class.
+/// that begin after it. Its error classes are known to MPI over this PML too.
 void over_another_pml()
 {
     all_through({victim});
@@ -230,8 +231,11 @@ void over_another_pml()
         die();
     }
     hear_of(MPI_COMM_WORLD, {victim});
-    int code = MPI_Barrier(MPI_COMM_WORLD);
-    that(code == MPI_ERR_RANK_FAIL_STOP, "barrier before validation: %d", code);
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_ERR_RANK_FAIL_STOP, "barrier before validation");
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    is(MPI_Error_string(MPIX_ERR_REVOKED, text, &length), MPI_SUCCESS, "error string");
+    that(std::strstr(text, "MPIX_ERR_REVOKED") != nullptr, "the error's text is %s", text);
     int count = 0;
     is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
     that(count == 1, "%d failures", count);
@@ -240,7 +244,7 @@ void over_another_pml()
     is(MPI_Icomm_validate_all(MPI_COMM_WORLD, &count, &request), MPI_SUCCESS, "ivalidate_all");
     is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait");
     int flag = me == 0 ? 6 : 3;
-    code = MPIX_Comm_agree(MPI_COMM_WORLD, &flag);
+    const int code = MPIX_Comm_agree(MPI_COMM_WORLD, &flag);
     that(code == MPIX_ERR_PROC_FAILED || code == MPI_SUCCESS, "agree: %d", code);
     that(flag == 2, "the flags are %d", flag);
     int one = 1;

@@ -1,6 +1,7 @@
 #include "ompi/mca/pml/dr/dr_module.hpp"
 
 #include "ompi/mca/context_ids.hpp"
+#include "ompi/mca/error_classes.hpp"
 #include "ompi/mca/pml/dr/broken_pipe.hpp"
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
@@ -52,7 +53,7 @@ int enable(bool on) noexcept
     if (parameters().helper) {
         allow_helper();
     }
-    int rc = register_error_classes();
+    int rc = mca::register_error_classes();
     if (rc == OMPI_SUCCESS) {
         rc = set_up_requests();
     }

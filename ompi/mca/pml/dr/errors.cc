@@ -8,26 +8,9 @@
 #include "opal/mca/show_help.hpp"
 #include "opal/process/standing.hpp"
 
-extern "C" OMPI_DECLSPEC opal_class_t ompi_mpi_errcode_t_class;
-
 namespace ft::dr {
 
 namespace {
-
-struct ClassText {
-    int value;
-    const char *text;
-};
-
-constexpr ClassText class_texts[] = {
-    {MPI_ERR_RANK_FAIL_STOP, "MPI_ERR_RANK_FAIL_STOP: a process has failed"},
-    {MPIX_ERR_PROC_FAILED_PENDING,
-     "MPIX_ERR_PROC_FAILED_PENDING: a process that might have sent has failed"},
-    {MPIX_ERR_REVOKED, "MPIX_ERR_REVOKED: the communicator has been revoked"},
-    {MPIX_ERR_UNREACHABLE, "MPIX_ERR_UNREACHABLE: no way leads to the process any more"},
-};
-
-ompi_mpi_errcode_t class_objects[std::size(class_texts)];
 
 bool some_failed = false;
 
@@ -133,23 +116,6 @@ try {
     }
 } catch (...) {
     ompi_mpi_abort(&ompi_mpi_comm_world.comm, MPI_ERR_NO_MEM);
-}
-
-int register_error_classes() noexcept
-{
-    for (std::size_t i = 0; i < std::size(class_texts); ++i) {
-        ompi_mpi_errcode_t &object = class_objects[i];
-        OBJ_CONSTRUCT(&object, ompi_mpi_errcode_t);
-        object.code = class_texts[i].value;
-        object.cls = class_texts[i].value;
-        std::snprintf(object.errstring, sizeof object.errstring, "%s", class_texts[i].text);
-        const int rc =
-            opal_pointer_array_set_item(&ompi_mpi_errcodes, class_texts[i].value, &object);
-        if (rc != OPAL_SUCCESS) {
-            return rc;
-        }
-    }
-    return OMPI_SUCCESS;
 }
 
 bool any_peer_failed() noexcept

@@ -7,10 +7,6 @@ namespace ft::dr {
 
 class PeerState;
 
-/// Makes the error classes of mpi_ft.h known to MPI_Error_class and MPI_Error_string. \return an
-/// OMPI error code
-int register_error_classes() noexcept;
-
 /// True once any peer has failed or a communicator was revoked: spares everyone else the checks.
 bool any_peer_failed() noexcept;
 /// The error class that a receive from this source meets, MPI_SUCCESS when it may still be served.
