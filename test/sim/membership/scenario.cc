@@ -89,7 +89,8 @@ class Run {
     bool gentle_ = false;   // nothing in it that could make a live node look dead
     bool stopping_ = false; // who is to die is stopped instead
     unsigned struck_ = 0;
-    Duration heal_after_; // the network heals so long after the first belief
+    std::bitset<type_count> struck_at_; // kinds of messages at which a death or a stop struck
+    Duration heal_after_;               // the network heals so long after the first belief
     Duration storm_ = Duration::from_ms(1500);
     World world_;
 };
@@ -161,18 +162,19 @@ void Run::plan_partition(bool both_ways)
 /// A process dies, stops or is cut off at the nth message of a kind, before or after it.
 void Run::plan_trigger()
 {
-    static constexpr std::array<Type, 16> kinds{
-        Type::how_are_you,     Type::i_am_well,   Type::node_failure,          Type::root_failure,
-        Type::failure_det_ack, Type::failed_node, Type::failed_node,           Type::failure_ack,
-        Type::failure_ack,     Type::root_dead,   Type::root_and_node_failure, Type::view_commit,
-        Type::view_commit,     Type::commit_ack,  Type::new_node_join,         Type::join_det_ack};
-    const Type kind = kinds[rng_.below(kinds.size())];
+    // Every kind but heartbeats; some more often, for most deaths in a change are at these.
+    static constexpr std::array<Type, 3> often{Type::failed_node, Type::failure_ack,
+                                               Type::view_commit};
+    const std::uint64_t dice = rng_.below(type_count - 2 + often.size());
+    const Type kind =
+        dice < often.size() ? often[dice] : static_cast<Type>(dice - often.size() + 1);
     auto left = std::make_shared<std::uint64_t>(rng_.below(n_) + 1);
     const bool sender = rng_.below(2) == 0;
     const bool before = rng_.below(2) == 0;
     const Death how = any_death();
     const bool stop = rng_.below(4) == 0;
-    const auto strike = [this, how, stop](NodeId id) {
+    const auto strike = [this, how, stop, kind](NodeId id) {
+        struck_at_.set(static_cast<unsigned>(kind));
         if (stop) {
             struck_ += world_.running(id);
             world_.stop(id);
@@ -430,10 +432,30 @@ void Run::plan()
         }
         break;
     }
-    case 4:
-        kill_at(soon(300'000), any(), any_death());
+    case 4: {
+        const NodeId id = any();
+        kill_at(soon(300'000), id, any_death());
+        // Beside plain changes those in which the other kinds of messages are sent.
+        switch (rng_.below(5)) {
+        case 0:
+            world_.at(soon(600'000), [this] { world_.start(n_); });
+            break;
+        case 1:
+            world_.at(Time::zero() + Duration::from_ms(300) + (soon(600'000) - world_.now()),
+                      [this, id] { world_.start(id); });
+            break;
+        case 2:
+            world_.at(soon(600'000), [this, leaver = any()] { world_.leave(leaver); });
+            break;
+        case 3:
+            plan_partition(rng_.below(2) == 0);
+            break;
+        default:
+            break;
+        }
         plan_trigger();
         break;
+    }
     case 5:
         for (std::uint64_t i = rng_.between(1, 2); i > 0; --i) {
             const NodeId id = any();
@@ -554,6 +576,7 @@ Result Run::run()
     r.installs = world_.installs();
     r.evictions = world_.evictions();
     r.faults_struck = struck_;
+    r.struck_at = struck_at_;
     r.nodes = n_;
     r.commits = world_.commit_count();
     r.kind = names[family_];

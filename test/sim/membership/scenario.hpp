@@ -3,6 +3,7 @@
 
 #include "test/sim/membership/world.hpp"
 
+#include <bitset>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ struct Result {
     std::uint64_t events = 0;
     unsigned installs = 0;
     unsigned evictions = 0;
-    unsigned faults_struck = 0; ///< faults that hit a running node
+    unsigned faults_struck = 0;        ///< faults that hit a running node
+    std::bitset<type_count> struck_at; ///< kinds of messages at which one struck
     Position nodes = 0;
     std::size_t commits = 0;
     std::string kind;

@@ -4,12 +4,16 @@
 
 #include "test/sim/membership/scenario.hpp"
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 
 namespace {
+
+/// With so many runs each kind of message meets its fault.
+constexpr std::uint64_t enough_for_each_message = 100000;
 
 double cpu_seconds()
 {
@@ -44,6 +48,7 @@ int main(int argc, char **argv)
     struct {
         std::uint64_t runs = 0, struck = 0, installs = 0, evictions = 0, failed = 0;
     } families[sim::family_count];
+    std::array<std::uint64_t, sim::type_count> struck_at{}; // runs, by kind of message
     std::uint64_t events = 0;
     unsigned shown = 0;
     const double start = cpu_seconds();
@@ -55,6 +60,9 @@ int main(int argc, char **argv)
         f.installs += r.installs;
         f.evictions += r.evictions;
         events += r.events;
+        for (unsigned kind = 1; kind < sim::type_count; ++kind) {
+            struck_at[kind] += r.struck_at.test(kind);
+        }
         if (!r.violations.empty()) {
             ++f.failed;
             if (++shown <= 10) {
@@ -67,7 +75,7 @@ int main(int argc, char **argv)
         }
     }
     std::uint64_t failed = 0;
-    std::printf("1..%u\n", sim::family_count);
+    std::printf("1..%u\n", sim::family_count + 1);
     for (unsigned i = 0; i < sim::family_count; ++i) {
         const auto &f = families[i];
         // A family none of whose faults struck would prove nothing.
@@ -81,6 +89,21 @@ int main(int argc, char **argv)
                     static_cast<unsigned long long>(f.evictions),
                     static_cast<unsigned long long>(f.failed));
     }
+    // Somebody died or stopped at each kind of message but heartbeats, where there were runs
+    // enough.
+    bool everywhere = true;
+    for (unsigned kind = 1; kind < sim::type_count; ++kind) {
+        const auto type = static_cast<sim::Type>(kind);
+        if (type != sim::Type::heartbeat) {
+            everywhere &= struck_at[kind] != 0;
+            std::printf("# at a %s: %llu runs\n", name(type),
+                        static_cast<unsigned long long>(struck_at[kind]));
+        }
+    }
+    const bool good = everywhere || count < enough_for_each_message;
+    failed += !good;
+    std::printf("%s %u - a failure struck at each kind of message\n", good ? "ok" : "not ok",
+                sim::family_count + 1);
     std::printf("# seeds %llu to %llu, %.1f million events, %.1f s of processor time\n",
                 static_cast<unsigned long long>(first),
                 static_cast<unsigned long long>(first + count - 1),
