@@ -7,6 +7,7 @@
 //        calls early          a call before MPI_Init: ends the program
 //        calls calm           validates, whatever the PML
 //        calls other_pml      rank 1 dies, over a PML that knows nothing of failures
+//        calls revoker        rank 1 dies when it has told one other that it revokes
 //        calls wronged        rank 0 suspects rank 1, which lives
 //        calls own_types      rank 1 dies; non-blocking collectives with datatypes and an operation
 //                             of the program's own, before, meanwhile and after
@@ -155,6 +156,34 @@ int watched_start(std::size_t count, ompi_request_t **requests) noexcept
         }
     }
     return behind.pml_start(count, requests);
+}
+
+int last_isend(const void *buffer, std::size_t count, ompi_datatype_t *type, int to, int tag,
+               mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+               ompi_request_t **request) noexcept
+{
+    const int rc = behind.pml_isend(buffer, count, type, to, tag, mode, comm, request);
+    if (tag == ft::process::agreement_tag) {
+        die();
+    }
+    return rc;
+}
+
+/// One has heard of it, and the one that revoked tells nobody else any more.
+void revoker_dies()
+{
+    const MPI_Comm comm = twin();
+    all_through({victim});
+    if (me == victim) {
+        behind = mca_pml;
+        mca_pml.pml_isend = last_isend;
+        MPIX_Comm_revoke(comm);
+        that(false, "it lives");
+    }
+    for (int revoked = 0; revoked == 0;) { // else the test's deadline ends it
+        is(MPIX_Comm_is_revoked(comm, &revoked), MPI_SUCCESS, "is_revoked");
+    }
+    is(MPI_Barrier(comm), MPIX_ERR_REVOKED, "barrier on a revoked communicator");
 }
 
 void two_threads()
@@ -431,6 +460,8 @@ int main(int argc, char **argv)
         calm();
     } else if (what == "wronged") {
         wronged();
+    } else if (what == "revoker") {
+        revoker_dies();
     } else if (what == "own_types") {
         own_types();
     } else if (what == "fatal") {

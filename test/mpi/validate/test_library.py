@@ -143,6 +143,11 @@ def half_enabled():
     result.must(result.code == 0 and result.output.count(" right") == 4, "somebody was wrong")
 
 
+def revoker():
+    """A rank dies that has told one other only that it revokes: all hear of it"""
+    survivors(4, 1, CALLS, "revoker")
+
+
 def threads():
     """Two threads validate a communicator each while a rank dies"""
     survivors(4, 1, CALLS, "threads")
@@ -300,7 +305,7 @@ def examples():
 
 SETS = {
     "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
-    "calls": [failures, untouched, waited, begun, half_enabled, own_types, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly,
+    "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly,
               without_component, wronged, wronged_without_radixft, fatal],
     "examples": [examples],
 }
