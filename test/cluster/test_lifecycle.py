@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 
 import ftcluster  # noqa: E402
-from fttap import check, main  # noqa: E402
+from fttap import Skip, check, main  # noqa: E402
 
 TOOL = ftcluster.TOOL
 REGISTRY = f"/tmp/ompi-ft-clusters-{os.getuid()}"
@@ -232,8 +232,23 @@ def many_hosts_need_not_learn():
             check(all("PERMANENT" in line for line in known), known)
 
 
+def no_firewall_in_the_switch():
+    """packets between hosts do not go through the machine's own firewall, which stays as it is elsewhere"""
+    folder = "/proc/sys/net/bridge"
+    if not os.path.isdir(folder):
+        raise Skip("br_netfilter is not loaded: no firewall looks at bridges")
+    names = [os.path.join(folder, f"bridge-nf-call-{kind}tables") for kind in ("ip", "ip6", "arp")]
+    before = subprocess.run(["cat", *names], capture_output=True, text=True, check=True).stdout
+    with ftcluster.Cluster(hosts=2, rails=1) as cluster:
+        enter = ["nsenter", "-t", str(record(cluster)["pid"]), *([] if os.getuid() == 0 else ["-U"]), "-n"]
+        inside = subprocess.run([*enter, "cat", *names], capture_output=True, text=True, check=True).stdout
+        outside = subprocess.run(["cat", *names], capture_output=True, text=True, check=True).stdout
+    check(inside.split() == ["0", "0", "0"], f"in the switch: {inside}")
+    check(outside == before, f"on the machine: {before} before, {outside} now")
+
+
 if __name__ == "__main__":
     main([up_and_down_leave_nothing, down_is_idempotent, second_up_is_refused,
           failed_up_cleans_up, not_permitted_is_77, killed_supervisor_takes_all_along,
           owner_end_takes_cluster_down, time_is_bounded, clusters_side_by_side,
-          commands_and_their_ends, kill_and_boot, many_hosts_need_not_learn])
+          commands_and_their_ends, kill_and_boot, many_hosts_need_not_learn, no_firewall_in_the_switch])
