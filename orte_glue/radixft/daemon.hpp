@@ -96,6 +96,8 @@ class Daemon {
     void set_exit_code(int code) noexcept;
     /// A rank of this daemon died without having finalized.
     void rank_died(const orte_proc_t &rank, Cause cause) noexcept;
+    /// A rank of this daemon, of a spawned job, could not be started.
+    void rank_not_started(orte_proc_t &rank) noexcept;
 
     /// At mpirun: how many ranks fewer than were asked for the job began with.
     std::size_t ranks_missing() const { return shortage_.ranks; }

@@ -356,12 +356,13 @@ void Daemon::on_announced(const RankDeath &death)
 {
     story(1, "rank %u of job %u on daemon %u is dead (%s), epoch %llu", death.who.vpid,
           ORTE_LOCAL_JOBID(death.who.jobid), death.host,
-          death.cause == Cause::node_died ? "with its daemon"
-          : death.cause == Cause::signal  ? "by a signal"
-          : death.cause == Cause::hung    ? "it hung"
-          : death.cause == Cause::stopped ? "it was stopped"
-          : death.cause == Cause::absent  ? "before MPI_Init"
-                                          : "it exited",
+          death.cause == Cause::node_died     ? "with its daemon"
+          : death.cause == Cause::signal      ? "by a signal"
+          : death.cause == Cause::hung        ? "it hung"
+          : death.cause == Cause::stopped     ? "it was stopped"
+          : death.cause == Cause::absent      ? "before MPI_Init"
+          : death.cause == Cause::not_started ? "it could not be started"
+                                              : "it exited",
           static_cast<unsigned long long>(death.epoch));
     bereaved_.insert(death.who.jobid);
     if (over_) {

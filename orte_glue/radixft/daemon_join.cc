@@ -380,16 +380,29 @@ bool Daemon::begins_job(const Bytes &signature) const
 /// waiting ends, and the rest of the job, which could not begin either, is ended.
 void Daemon::spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death)
 {
-    if (dead.state < ORTE_PROC_STATE_RUNNING) {
-        // Nobody will say that it runs, and the call would wait for that first.
-        ORTE_ACTIVATE_PROC_STATE(&dead.name, ORTE_PROC_STATE_RUNNING);
-    }
     if (spawns_.refused(job.jobid)) {
         return;
     }
-    const char *const topic = spawns_.refuse(job) ? "spawn-failed" : "spawn-lost";
-    orte_show_help("help-errmgr-radixft.txt", topic, true, death.who.vpid,
-                   host_name(death.host).c_str(), death.exit_code);
+    for (int i = 0; i < job.procs->size; ++i) {
+        auto *const proc = static_cast<orte_proc_t *>(opal_pointer_array_get_item(job.procs, i));
+        if (proc != nullptr && proc->state < ORTE_PROC_STATE_RUNNING) {
+            // Nobody may come to say that it runs: it was not started, or is ended before its
+            // daemon has said so. The call would wait for that first.
+            ORTE_ACTIVATE_PROC_STATE(&proc->name, ORTE_PROC_STATE_RUNNING);
+        }
+    }
+    const bool everywhere = spawns_.refuse(job);
+    const std::string host = host_name(death.host);
+    if (death.cause == Cause::not_started) {
+        const auto *const app = static_cast<const orte_app_context_t *>(
+            opal_pointer_array_get_item(job.apps, static_cast<int>(dead.app_idx)));
+        orte_show_help("help-errmgr-radixft.txt", "spawn-not-started", true, death.who.vpid,
+                       host.c_str(), app == nullptr ? "" : app->app,
+                       opal_strerror(death.exit_code));
+    } else {
+        orte_show_help("help-errmgr-radixft.txt", everywhere ? "spawn-failed" : "spawn-lost", true,
+                       death.who.vpid, host.c_str(), death.exit_code);
+    }
     orte_plm.terminate_job(job.jobid);
 }
 

@@ -70,6 +70,22 @@ std::optional<std::vector<orte_process_name_t>> living(orte_jobid_t jobid)
     return ranks;
 }
 
+/// Of a job that is ended, what the runtime has not begun to start: behind a program that is not
+/// there it does not try the next one, and a slow daemon may come to the order to end its ranks
+/// before it has started them. It will not start them then, and would wait for the end of their
+/// output.
+void count_unstarted(orte_jobid_t jobid)
+{
+    for (int i = 0; i < orte_local_children->size; ++i) {
+        auto *const child =
+            static_cast<orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child != nullptr && child->name.jobid == jobid && child->pid <= 0 &&
+            !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_ALIVE)) {
+            ORTE_FLAG_SET(child, ORTE_PROC_FLAG_IOF_COMPLETE);
+        }
+    }
+}
+
 } // namespace
 
 void Callbacks::line_broke(int, short, void *) noexcept
@@ -101,6 +117,7 @@ int Callbacks::ended(opal_pointer_array_t *ranks) noexcept
     try {
         const auto mortals = living(first->name.jobid);
         if (!mortals) {
+            count_unstarted(first->name.jobid);
             return end_ranks(ranks);
         }
         for (const orte_process_name_t &rank : *mortals) {
@@ -167,6 +184,13 @@ void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
     bereaved_.insert(who.jobid);
     const bool came = !is_first(who.jobid) || ORTE_FLAG_TEST(&rank, ORTE_PROC_FLAG_REG);
     rank_died(who, came ? cause : Cause::absent, rank.exit_code);
+}
+
+void Daemon::rank_not_started(orte_proc_t &rank) noexcept
+{
+    rank.state = ORTE_PROC_STATE_INIT; // one of failure would be told mpirun as news of its own
+    ORTE_FLAG_SET(&rank, ORTE_PROC_FLAG_IOF_COMPLETE); // it prints nothing
+    rank_died(rank, Cause::not_started);
 }
 
 void Daemon::rank_died(Rank who, Cause cause, int exit_code)

@@ -34,6 +34,9 @@ std::string manner(const RankDeath &death)
         return "ended before it had come to MPI_Init (exit code " +
                std::to_string(death.exit_code) + "), reaped by its daemon";
     }
+    if (death.cause == Cause::not_started) {
+        return std::string("could not be started (") + opal_strerror(death.exit_code) + ")";
+    }
     if (death.cause == Cause::signal) {
         const int number = death.exit_code - 128;
         const char *name = strsignal(number);

@@ -27,14 +27,15 @@ inline constexpr std::uint32_t every_rank = 0xfffffffeU;
 
 /// How a rank's death came to be known.
 enum class Cause : std::uint8_t {
-    signal = 0,    ///< its daemon reaped it: ended by a signal
-    exited = 1,    ///< its daemon reaped it: it left without MPI_Finalize
-    node_died = 2, ///< its daemon died, and every rank with it
-    hung = 3,      ///< it hung inside MPI; its daemon ended it
-    stopped = 4,   ///< somebody had stopped it and did not let it go on; its daemon ended it
-    absent = 5     ///< its daemon reaped it, of the first job, before it had come to MPI_Init
+    signal = 0,     ///< its daemon reaped it: ended by a signal
+    exited = 1,     ///< its daemon reaped it: it left without MPI_Finalize
+    node_died = 2,  ///< its daemon died, and every rank with it
+    hung = 3,       ///< it hung inside MPI; its daemon ended it
+    stopped = 4,    ///< somebody had stopped it and did not let it go on; its daemon ended it
+    absent = 5,     ///< its daemon reaped it, of the first job, before it had come to MPI_Init
+    not_started = 6 ///< of a spawned job: its daemon could not start it
 };
-inline constexpr auto last_cause = Cause::absent;
+inline constexpr auto last_cause = Cause::not_started;
 
 /// The rank lived when its daemon decided that it must not go on.
 constexpr bool ended_by_daemon(Cause cause)
@@ -47,7 +48,8 @@ struct RankDeath {
     Rank who;
     NodeId host = no_node;
     Cause cause = Cause::signal;
-    std::int32_t exit_code = 0; ///< as mpirun would return it: 128 + signal, or the exit status
+    std::int32_t exit_code = 0; ///< as mpirun would return it: 128 + signal, or the exit status; of
+                                ///< one that was not started the runtime's error
     Epoch epoch = 0; ///< of the view of the daemon that noticed, or that removed its host
     std::int64_t noticed_us =
         0; ///< wall clock of the daemon that noticed, in microseconds since 1970

@@ -29,10 +29,16 @@
 //      the call's root. It tells, and the others "refused CLASS" or "went on"
 //   0xc0 and more: all but rank 0 spawn two ranks on HOST, of which rank 0 (with 0x10: 1) stands
 //      ("stands") at a point of MPI_Init (its number in the low four bits; 0: before it, so "held"
-//      from both). They tell "refused CLASS" or "went on", and finish
+//      from both; 0xcf: as 0). They tell "refused CLASS" or "went on", and finish
 //   m  rank 1 waits in MPI_Comm_accept from before rank 0 is dead, and rank 2 connects after that
 //      ("met"), by a name that is published then; both spawn in vain ("refused CLASS"), and finish
 //   n  the same, but rank 1 has only told who is on its side when rank 0 dies, and asks then
+//   0 to 4  all spawn two ranks that cannot be started, of a program in the FIFO's folder: on HOST
+//   one
+//      that does not exist (0), that is not executable (1), whose interpreter does not exist (2);
+//      one of this program and one of 0 (3); and on the host on which rank 0 runs (4)
+//   5  all spawn one rank on HOST and one on n2, of the program /dev/shm/joins
+//      From 0 to 5 "refused CLASS" from each of them
 //   q  all finish
 // Prints "done RANK" at the end.
 #include <mpi.h>
@@ -105,7 +111,10 @@ struct Plan {
     std::string how; ///< the new ranks' first argument
     MPI_Comm who = MPI_COMM_WORLD;
     int root = 0;
-    bool added = true; ///< the host may not be part of the job yet
+    bool added = true;          ///< the host may not be part of the job yet
+    std::string program{};      ///< empty: this one
+    std::string another{};      ///< as many ranks of this one, too
+    std::string another_host{}; ///< empty: the same
 };
 
 /// The class of the error.
@@ -114,11 +123,26 @@ int spawn(const Plan &plan, char **argv, MPI_Comm &children)
     MPI_Info info = MPI_INFO_NULL;
     MPI_Info_create(&info);
     MPI_Info_set(info, plan.added ? "add-host" : "host", plan.host.c_str());
+    MPI_Info second = MPI_INFO_NULL;
+    MPI_Info_dup(info, &second);
+    if (!plan.another_host.empty()) {
+        MPI_Info_set(second, plan.added ? "add-host" : "host", plan.another_host.c_str());
+    }
     std::string how = plan.how;
     char *arguments[] = {how.data(), argv[2], nullptr};
-    const int rc = MPI_Comm_spawn(argv[0], arguments, plan.count, info, plan.root, plan.who,
-                                  &children, MPI_ERRCODES_IGNORE);
+    std::string program = plan.program.empty() ? argv[0] : plan.program;
+    std::string another = plan.another;
+    char *programs[] = {program.data(), another.data()};
+    char **each[] = {arguments, arguments};
+    const int counts[] = {plan.count, plan.count};
+    const MPI_Info infos[] = {info, second};
+    const int rc = another.empty()
+                       ? MPI_Comm_spawn(programs[0], arguments, plan.count, info, plan.root,
+                                        plan.who, &children, MPI_ERRCODES_IGNORE)
+                       : MPI_Comm_spawn_multiple(2, programs, each, counts, infos, plan.root,
+                                                 plan.who, &children, MPI_ERRCODES_IGNORE);
     MPI_Info_free(&info);
+    MPI_Info_free(&second);
     int error = MPI_SUCCESS;
     MPI_Error_class(rc, &error);
     return error;
@@ -136,8 +160,47 @@ Plan plan_of_the_doomed(unsigned command, char **argv, int victim)
             .added = false};
 }
 
+/// Something that cannot be started.
+Plan plan_in_vain(char command, char **argv)
+{
+    const std::string fifo = argv[2];
+    const std::string folder = fifo.substr(0, fifo.rfind('/') + 1);
+    const std::string absent = folder + "absent";
+    Plan plan{.host = argv[1], .count = 2, .how = "leave"};
+    switch (command) {
+    case '1':
+        plan.program = folder + "plain";
+        break;
+    case '2':
+        plan.program = folder + "no_interpreter";
+        break;
+    case '3':
+        plan.count = 1;
+        plan.another = absent;
+        break;
+    case '5':
+        plan.count = 1;
+        plan.program = plan.another = "/dev/shm/joins";
+        plan.another_host = "n2";
+        break;
+    default:
+        plan.program = absent;
+    }
+    if (command == '4') {
+        plan.host = "n0";
+        plan.added = false;
+    }
+    if (command != '5') {
+        plan.host += ":2";
+    }
+    return plan;
+}
+
 Plan plan_of(char command, int argc, char **argv, int last)
 {
+    if (command >= '0' && command <= '5') {
+        return plan_in_vain(command, argv);
+    }
     Plan plan;
     const bool alone = command == 'a' || command == 'b' || command == 'y';
     const bool there = command == 'x' || command == 'y';
@@ -176,7 +239,11 @@ void spawn_without_mpirun(unsigned command, int me, char **argv)
     const std::string point = std::to_string(command & 0xf);
     const std::string how =
         point == "0" ? "hold" : "at " + point + ((command & 0x10) != 0 ? " 1" : " 0");
-    const Plan plan{.host = std::string(argv[1]) + ":2", .count = 2, .how = how, .who = others};
+    Plan plan{.host = std::string(argv[1]) + ":2", .count = 2, .how = how, .who = others};
+    if (command == 0xcf) {
+        plan = plan_in_vain('0', argv);
+        plan.who = others;
+    }
     MPI_Comm children = MPI_COMM_NULL;
     const int error = spawn(plan, argv, children);
     mark(argv[2], error == MPI_SUCCESS ? "went on" : "refused " + std::to_string(error));

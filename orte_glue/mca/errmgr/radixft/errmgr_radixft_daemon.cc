@@ -40,7 +40,9 @@ void report_to_mpirun(orte_proc_t *rank)
 
 void on_rank_state(orte_job_t *job, orte_proc_t *rank, orte_proc_state_t state)
 {
-    if (state == ORTE_PROC_STATE_FAILED_TO_START || state == ORTE_PROC_STATE_FAILED_TO_LAUNCH) {
+    const bool started =
+        state != ORTE_PROC_STATE_FAILED_TO_START && state != ORTE_PROC_STATE_FAILED_TO_LAUNCH;
+    if (!started && is_first(job->jobid)) {
         rank->state = state;
         Daemon::get().job_must_end("a rank could not be started");
         // The state machine reports them together, when the last of this daemon's ranks was tried.
@@ -51,7 +53,9 @@ void on_rank_state(orte_job_t *job, orte_proc_t *rank, orte_proc_state_t state)
         }
         return;
     }
-    if (state == ORTE_PROC_STATE_CALLED_ABORT) {
+    if (!started) {
+        Daemon::get().rank_not_started(*rank);
+    } else if (state == ORTE_PROC_STATE_CALLED_ABORT) {
         rank->state = state;
         report_to_mpirun(rank);
         Daemon::get().called_abort(*job, *rank);

@@ -103,6 +103,10 @@ void on_rank_state(orte_job_t *job, orte_proc_t *rank, orte_proc_state_t state)
         break;
     case ORTE_PROC_STATE_FAILED_TO_START:
     case ORTE_PROC_STATE_FAILED_TO_LAUNCH:
+        if (local && !is_first(job->jobid)) {
+            self.rank_not_started(*rank);
+            break;
+        }
         if (rank->state < ORTE_PROC_STATE_TERMINATED) {
             rank->state = state;
         }
