@@ -77,16 +77,14 @@ try {
         return false;
     }
     const std::string port = parent_port(*request.jdata);
-    orte_process_name_t root;
-    orte_process_name_t *where = &root;
-    if (port.empty() || !orte_get_attribute(&request.jdata->attributes, ORTE_JOB_LAUNCH_PROXY,
-                                            reinterpret_cast<void **>(&where), OPAL_NAME)) {
+    const auto root = asker(*request.jdata);
+    if (port.empty() || !root) {
         return false;
     }
     std::erase_if(calls_, [](const auto &entry) {
         return orte_get_job_data_object(entry.second.caller) == nullptr;
     });
-    calls_[port] = {root.jobid, failed};
+    calls_[port] = {root->jobid, failed};
     return true;
 } catch (const std::exception &) {
     return false; // without memory it is as in Open MPI

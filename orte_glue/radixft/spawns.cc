@@ -46,6 +46,17 @@ std::vector<Rank> ranks_of(const char *list)
 
 } // namespace
 
+std::optional<Rank> asker(const orte_job_t &job)
+{
+    orte_process_name_t name;
+    orte_process_name_t *where = &name;
+    if (!orte_get_attribute(const_cast<opal_list_t *>(&job.attributes), ORTE_JOB_LAUNCH_PROXY,
+                            reinterpret_cast<void **>(&where), OPAL_NAME)) {
+        return std::nullopt;
+    }
+    return Rank{name.jobid, name.vpid};
+}
+
 std::string parent_port(const orte_job_t &job)
 {
     if (is_first(job.jobid)) {
@@ -334,8 +345,11 @@ std::vector<Rank> Spawns::waits_for(const orte_job_t &job)
     if (call == nullptr || !call->called || call->let_in) {
         return {};
     }
-    return call->callers.empty() ? std::vector<Rank>{{job.originator.jobid, job.originator.vpid}}
-                                 : call->callers;
+    if (!call->callers.empty()) {
+        return call->callers;
+    }
+    const auto root = asker(job);
+    return root ? std::vector<Rank>{*root} : std::vector<Rank>{};
 }
 
 bool Spawns::refuse(orte_job_t &job)

@@ -44,6 +44,9 @@ namespace ft::radixft {
 /// as it is. cluster/radixft/join sees it arrive.
 inline constexpr int spawn_error = 50;
 
+/// The rank that asked for a spawned job, the root of the call; nothing if it was not spawned. The
+/// originator that the runtime knows is the daemon of this rank.
+std::optional<Rank> asker(const orte_job_t &job);
 /// The port at which the ranks that spawned a job wait for it; empty if nobody does.
 std::string parent_port(const orte_job_t &job);
 /// The key under which the new ranks tell those at this port who they are.

@@ -465,6 +465,17 @@ def returns_and_ends(it, point, count):
     return said
 
 
+def nobody_waits():
+    """The rank that spawns dies before the new ones are started: these find nobody in MPI_Init, and are ended"""
+    with job(*PATIENT, "--mca", "pml", "dr") as it:
+        with view_held_up(it, b"z"):
+            os.kill(it.pid_of("^/.*joins n3", "n2"), signal.SIGKILL)
+        it.says("MPI_Comm_spawn fails, because rank 2 of those that called it")
+        it.command(b"a")
+        it.hears("joined", "nothing can be spawned any more")
+        it.finishes(RANKS - 1)
+
+
 # dies_at.hpp; at the last two only the root of the call comes by.
 POINTS = {"connect": 2, "connected": 3, "context_id": 4, "activate": 5, "published": 1, "spawn": 6}
 ROOT, STANDS = 8, 16  # joins.cc
@@ -498,7 +509,7 @@ def caller_dies(role, with_host):
     return at_every_point
 
 
-CALLERS = [caller_dies(role, with_host) for role in (0, ROOT) for with_host in (False, True)]
+CALLERS = [nobody_waits] + [caller_dies(role, with_host) for role in (0, ROOT) for with_host in (False, True)]
 TESTS = [add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
          no_slots, slots_for_some, spawned_before_the_last_has_ended,
          dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, host_dies_in_mpi_init, evicted_comes_back,

@@ -33,6 +33,7 @@
 //   m  rank 1 waits in MPI_Comm_accept from before rank 0 is dead, and rank 2 connects after that
 //      ("met"), by a name that is published then; both spawn in vain ("refused CLASS"), and finish
 //   n  the same, but rank 1 has only told who is on its side when rank 0 dies, and asks then
+//   z  the last of them alone spawns two ranks on HOST
 //   0 to 4  all spawn two ranks that cannot be started, of a program in the FIFO's folder: on HOST
 //   one
 //      that does not exist (0), that is not executable (1), whose interpreter does not exist (2);
@@ -212,13 +213,14 @@ Plan plan_of(char command, int argc, char **argv, int last)
                 .root = alone ? 0 : last,
                 .added = false};
     }
-    const bool two = command == 'h' || (command >= 'A' && command <= 'V');
-    plan.who = alone ? MPI_COMM_SELF : MPI_COMM_WORLD;
+    const bool two = command == 'h' || command == 'z' || (command >= 'A' && command <= 'V');
+    plan.who = alone || command == 'z' ? MPI_COMM_SELF : MPI_COMM_WORLD;
     plan.host = command == 'b' && argc > 4 ? argv[4] : argv[1];
     plan.count =
         two ? 2 : 1 + static_cast<int>(std::count(plan.host.begin(), plan.host.end(), ','));
     plan.how = command == 'w'   ? "stay"
                : command == 'h' ? "hold"
+               : command == 'z' ? "leave"
                : two            ? std::string("die") + (command == 'V' ? 'Q' : command)
                                 : "leave";
     if (two) {
@@ -357,7 +359,7 @@ int main(int argc, char **argv)
     for (char command = next_command(argv[3], me); command != 'q';
          command = next_command(argv[3], me)) {
         const bool alone = std::strchr("abky", command) != nullptr;
-        if (alone && me != 0) {
+        if ((alone && me != 0) || (command == 'z' && me != size - 1)) {
             continue;
         }
         if (command == 'k') {
