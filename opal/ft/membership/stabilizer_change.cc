@@ -12,9 +12,9 @@ using base::Time;
 
 namespace {
 
-/// Added to the number of an attempt that goes on without a majority because all others are dead:
-/// they may have used the next few numbers among themselves before they died, and no number may
-/// name two views.
+/// Added to the number of an attempt that goes on without a majority because all others are dead,
+/// once for each of them: they may have used the next few numbers among themselves before they
+/// died, or have gone on like this, at most until one was left. No number may name two views.
 constexpr Epoch leap = 1U << 20;
 
 Type proposal_type(const View &base, const Change &change)
@@ -187,7 +187,7 @@ void Stabilizer::start_attempt(Time now, Output &out)
         return;
     }
     if (quorum == Quorum::all_others_dead) {
-        number += leap;
+        number += leap * std::max<std::size_t>(change.removed.size(), 1);
         target = pool_->apply(view_, number, change);
     }
     if (state_ == State::suspended) {
