@@ -77,6 +77,10 @@ std::string what_happens(const std::vector<std::string> &commands)
             sim::NodeId to = 0;
             in >> to;
             world->cut(id, to);
+        } else if (verb == "clock-back") {
+            int ms = 0;
+            in >> ms;
+            world->step_clock(id, -sim::Duration::from_ms(ms));
         } else if (verb == "heal") {
             world->heal();
         } else {

@@ -455,8 +455,10 @@ void World::step_clock(NodeId id, Duration by)
 {
     if (running(id)) {
         nodes_[id].clock += by;
-        nodes_[id].wake = Time::never(); // what was scheduled is void
-        schedule(id);
+        if (by > Duration::zero()) {
+            nodes_[id].wake = Time::never(); // what was scheduled is void
+            schedule(id);
+        } // else the timer runs for as long as it was set to, and the step is noticed at its end
     }
 }
 
