@@ -133,7 +133,10 @@ bool Daemon::is_root() const
 int Daemon::start() noexcept
 {
     mca::add_help_dir();
-    const std::string fault = parameters().fault();
+    std::string fault = misread_parameter();
+    if (fault.empty()) {
+        fault = parameters().fault();
+    }
     if (!fault.empty()) {
         orte_show_help("help-errmgr-radixft.txt", "bad-parameter", true, fault.c_str());
         return ORTE_ERR_SILENT;
@@ -407,6 +410,10 @@ void Daemon::on_go(base::WireReader &in)
     std::copy(drawn.begin(), drawn.end(), number.begin());
     key_ = job_key(launch_key_, number);
     output_.assign(reinterpret_cast<const char *>(output.data()), output.size());
+    if (const std::string here = output_here(); here != output_) {
+        orte_show_help("help-errmgr-radixft.txt", "output-elsewhere", true,
+                       orte_process_info.nodename, output_.c_str(), here.c_str());
+    }
     orte_process_info.num_procs = std::max<orte_vpid_t>(orte_process_info.num_procs, daemons);
     if (!join) {
         missing_ = std::move(absent);

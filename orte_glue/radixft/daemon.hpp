@@ -237,6 +237,8 @@ class Daemon {
 
     // takeover.cc
     void announce_output() const;
+    /// `output_` or, where that folder is missing on this host, the same in the temporary folder.
+    std::string output_here() const;
     void without_mpirun(const membership::View &view);
     void stand_in();
     void check_ranks();

@@ -3,6 +3,7 @@
 #include "opal/ft/membership/radix_tree.hpp"
 
 #include <array>
+#include <cstdlib>
 
 namespace ft::radixft {
 
@@ -199,6 +200,24 @@ detector::SelfCheckConfig Parameters::self_check() const
         c.silent_limit = base::Duration::from_ms(stop_limit_ms);
     }
     return c;
+}
+
+std::string misread_parameter()
+{
+    for (const Entry &e : table) {
+        const std::string name = std::string("errmgr_radixft_") + e.name;
+        const char *const text = std::getenv(("OMPI_MCA_" + name).c_str());
+        if (text == nullptr || *text == '\0') {
+            continue;
+        }
+        char *end = nullptr;
+        std::strtoll(text, &end, 0);
+        if (end == text || *end != '\0') {
+            return name + " is \"" + text +
+                   "\", which is no whole number; durations are milliseconds, without a unit";
+        }
+    }
+    return {};
 }
 
 std::string Parameters::fault() const

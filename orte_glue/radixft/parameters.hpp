@@ -48,6 +48,10 @@ Parameters &parameters() noexcept;
 /// Registers the table with the component; to be called from its register function.
 int register_parameters(const mca_base_component_t *component) noexcept;
 
+/// What is wrong with a number from the command line or the environment that the runtime has read
+/// without a word: it takes "2s" for 2, and "two" for 0. Empty when all are numbers.
+std::string misread_parameter();
+
 /// True if this job asked for errmgr radixft, however it did (command line, environment, file).
 /// The routed and grpcomm components stay out of every other job.
 bool requested() noexcept;

@@ -33,6 +33,17 @@ void Daemon::announce_output() const
                  output_.c_str());
 }
 
+std::string Daemon::output_here() const
+{
+    const std::size_t name = output_.rfind('/');
+    const std::string folder = output_.substr(0, name + 1);
+    if (access(folder.c_str(), W_OK | X_OK) == 0) {
+        return output_;
+    }
+    const char *const temporary = orte_process_info.tmpdir_base;
+    return (temporary == nullptr ? "/tmp" : temporary) + output_.substr(name);
+}
+
 void Daemon::without_mpirun(const membership::View &view)
 {
     const NodeId root = view.root();
@@ -58,11 +69,12 @@ void Daemon::without_mpirun(const membership::View &view)
 
 void Daemon::stand_in()
 {
-    stdout_ = std::fopen((output_ + ".out").c_str(), "a");
-    stderr_ = std::fopen((output_ + ".err").c_str(), "a");
+    const std::string output = output_here();
+    stdout_ = std::fopen((output + ".out").c_str(), "a");
+    stderr_ = std::fopen((output + ".err").c_str(), "a");
     if (stdout_ == nullptr || stderr_ == nullptr) {
         orte_show_help("help-errmgr-radixft.txt", "no-output", true, orte_process_info.nodename,
-                       output_.c_str(), std::strerror(errno));
+                       output.c_str(), std::strerror(errno));
         for (std::FILE **file : {&stdout_, &stderr_}) {
             if (*file == nullptr) {
                 *file = std::fopen("/dev/null", "a");

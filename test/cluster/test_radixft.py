@@ -60,7 +60,7 @@ def appended(folder, extension):
 class Job:
     """mpirun of the test program, from start to verdict."""
 
-    def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS, verbose="1"):
+    def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS, verbose="1", output=None):
         self.cluster = cluster
         self.deaths = deaths
         self.ranks = ranks
@@ -68,7 +68,7 @@ class Job:
         self.folder = os.path.dirname(self.marks.path)
         self.run = cluster.mpirun(
             *mca, "--mca", "errmgr_base_verbose", verbose, "--mca", "errmgr_radixft_output_dir",
-            self.folder, "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
+            output or self.folder, "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
             str(deaths), "--marks", self.marks.path, *options,
             deadline=DEADLINE, env=ftcluster.component_env())
         self.end = time.monotonic() + DEADLINE
@@ -441,7 +441,7 @@ def bad_parameter():
     with ftcluster.Cluster(hosts=2) as cluster:
         for name, value, complaint in (("arity", "3", "power of two"),
                                        ("suspect_floor", "50", "must exceed"),
-                                       ("probe", "0", "must be 1 to"),
+                                       ("probe", "0", "must be 1 to"), ("heartbeat", "2s", "no whole number"),
                                        ("start_without", "-1", "must be 0 to 1000000"),
                                        ("repair", "1", "choose one")):
             with Job(cluster, ranks=2,

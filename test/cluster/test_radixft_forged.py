@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""errmgr/radixft: who does not have the job's key is not believed, whatever he sends over the runtime's own channel; and
-the end of a job that nobody survives."""
+"""errmgr/radixft: who does not have the job's key is not believed, whatever he sends over the runtime's own channel; the
+end of a job that nobody survives; and output that cannot go where it was to."""
 
 import os
 import re
@@ -50,4 +50,24 @@ def nobody_survives():
             job.nothing_left()
 
 
-main([lies_are_counted, nobody_survives])
+def output_elsewhere():
+    """A host that cannot write where the output is to go says so at the start, and writes what it takes over elsewhere"""
+    with ftcluster.Cluster(hosts=HOSTS) as cluster:
+        folder = os.path.join(cluster.folder, "shared", "output")
+        os.makedirs(folder)
+        cluster.tool("run", "n1", "mount", "-t", "tmpfs", "none", os.path.dirname(folder))
+        with Job(cluster, deaths=2, ranks=6, output=folder) as job:
+            job.ready()
+            job.kill("^mpirun", "n0")
+            check(job.run.wait() == 137, f"the killed mpirun's exit code is {job.run.code}")
+            job.nothing_left(job.end)
+            said = re.search(r"host n1 cannot write.*?Instead: (/\S+)\.out", job.run.err, re.S)
+            check(said, "nobody says that n1 cannot write there")
+            check("host n2 cannot" not in job.run.err, "n2 can")
+            check(not os.listdir(folder), f"{os.listdir(folder)} was written where n1 cannot")
+            words = cluster.tool("run", "n1", "cat", said[1] + ".out", said[1] + ".err")
+            cluster.tool("run", "n1", "rm", said[1] + ".out", said[1] + ".err")
+            job.judge(job.run.out + words, words)
+
+
+main([lies_are_counted, nobody_survives, output_elsewhere])

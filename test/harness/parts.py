@@ -4,7 +4,7 @@ import fnmatch
 
 # (part, minutes it may take on two cores, patterns of test names); the first match counts.
 PARTS = [
-    ("everything's style and harness", None, ["style/*", "unit/harness", "unit/base/*", "fuzz/wire", "sanitizer/unit"]),
+    ("everything's style and harness", None, ["style/*", "unit/harness", "unit/configure", "unit/base/*", "fuzz/wire", "sanitizer/unit"]),
     ("btl/dgram", 4, ["*dgram*", "*datagram*", "*ucx*"]),
     ("errmgr/radixft", 8, ["*radixft*", "*membership*", "*detector*", "fuzz/stabilizer"]),
     ("coll/validate and libmpi_ft", 8, ["*validate*", "*consensus*", "fuzz/agreement", "*mpi_ft*", "*examples*"]),
