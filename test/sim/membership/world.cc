@@ -141,6 +141,12 @@ void World::transmit(NodeId from, Message m)
     if (m.type != Type::heartbeat) {
         ++nodes_[from].sent;
     }
+    if (m.proposal && !m.proposal->change.joined.empty() &&
+        std::any_of(m.proposal->change.removed.begin(), m.proposal->change.removed.end(),
+                    [](const Removed &r) { return r.grade == Grade::suspected; })) {
+        violation("two primary views are possible: " + label(from) +
+                  " takes in newcomers of whom one that may be alive knows nothing");
+    }
     if (on_send && !on_send(m)) {
         return;
     }
