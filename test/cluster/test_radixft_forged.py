@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """errmgr/radixft: who does not have the job's key is not believed, whatever he sends over the runtime's own channel; the
-end of a job that nobody survives; and output that cannot go where it was to."""
+end of a job that nobody survives; what ranks read of a change; and output that cannot go where it was to."""
 
 import os
 import re
@@ -50,6 +50,24 @@ def nobody_survives():
             job.nothing_left()
 
 
+def times_of_a_change():
+    """When a daemon has died, every survivor reads in which epoch, and how long the agreement and the news took"""
+    with ftcluster.Cluster(hosts=HOSTS) as cluster:
+        with Job(cluster, "--pvars", deaths=2, ranks=6) as job:
+            job.ready()
+            job.kill("^orted", "n2")
+            job.verdict()
+            job.nothing_left()
+            took = re.search(r"all votes in after ([\d.]+) ms", job.run.err)
+            check(took, "mpirun does not tell how long the agreement took")
+            told = [dict(re.findall(r"(\w+)=([\d.e+-]+)", line)) for line in re.findall(r"^pvars \d+: (.*)$", job.run.out, re.M)]
+            check(len(told) == 4, f"{len(told)} ranks read their variables")
+            for values in told:
+                stabilized, noticed = float(values["stabilization_time"]), float(values["detection_time"])
+                check(values["epoch"] == "1" and abs(stabilized - 1e3 * float(took[1])) <= 10 and noticed > 0,
+                      f"a rank reads {values}, and mpirun tells of {took[1]} ms")
+
+
 def output_elsewhere():
     """A host that cannot write where the output is to go says so at the start, and writes what it takes over elsewhere"""
     with ftcluster.Cluster(hosts=HOSTS) as cluster:
@@ -70,4 +88,4 @@ def output_elsewhere():
             job.judge(job.run.out + words, words)
 
 
-main([lies_are_counted, nobody_survives, output_elsewhere])
+main([lies_are_counted, nobody_survives, times_of_a_change, output_elsewhere])
