@@ -228,6 +228,10 @@ class Peer {
     [[nodiscard]] bool drained() const noexcept { return sender_.idle(); }
     /// True while an ordered VFRAG waits that was never handed to a path.
     [[nodiscard]] bool has_unsent_ordered() const noexcept { return sender_.has_unsent_ordered(); }
+    [[nodiscard]] bool has_unsent_ordered(std::uint32_t order) const noexcept
+    {
+        return sender_.has_unsent_ordered(order);
+    }
     /// Sends what acknowledgement is owed now, instead of waiting for company.
     void flush_acks() noexcept { flush_ = true; }
 

@@ -81,6 +81,11 @@ class Sender {
     {
         return unsent_ordered_.head != nullptr;
     }
+    /// The same of one submitted before that with this `order`, or of that.
+    [[nodiscard]] bool has_unsent_ordered(std::uint32_t order) const noexcept
+    {
+        return has_unsent_ordered() && serial_diff(unsent_ordered_.head->order(), order) <= 0;
+    }
     /// Memory that it has allocated beside itself.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
     {

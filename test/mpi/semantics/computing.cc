@@ -41,11 +41,33 @@ void meet(int other)
     }
 }
 
+/* The three ways in which a path is told. */
+void blocking(const char *path, int other)
+{
+    MPI_Send(path, path_bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD);
+}
+
+void nonblocking(const char *path, int other)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Isend(path, path_bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+void persistent(const char *path, int other)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Send_init(path, path_bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD, &request);
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Request_free(&request);
+}
+
 /* A FIFO at whose one end its maker waits, outside of MPI, for the word of the other process. */
 class Word {
   public:
     /* Tells the other one its name. */
-    explicit Word(int other)
+    explicit Word(int other, decltype(&blocking) send = blocking)
     {
         const char *temporary = std::getenv("TMPDIR");
         folder_ = std::string(temporary == nullptr ? "/tmp" : temporary) + "/computingXXXXXX";
@@ -55,7 +77,7 @@ class Word {
         }
         (folder_ + "/heard").copy(path_.data(), path_bytes - 1);
         check(mkfifo(path_.data(), 0600) == 0, "mkfifo");
-        MPI_Send(path_.data(), path_bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD);
+        send(path_.data(), other);
     }
     ~Word()
     {
@@ -110,6 +132,25 @@ void computing_sender()
             tell(receive_path(other));
         }
     }
+}
+
+/* Those who have not met yet: with four ranks the first case makes no contact of these. */
+void first_contact(int other, decltype(&blocking) send)
+{
+    if (other >= world().size) {
+        return;
+    }
+    if (world().rank < other) {
+        Word(other, send).await();
+    } else {
+        tell(receive_path(other));
+    }
+}
+
+void nonblocking_sender()
+{
+    first_contact(world().rank ^ 2, nonblocking);
+    first_contact(world().rank ^ 3, persistent);
 }
 
 constexpr std::array<int, 6> buffered_sizes{8, 500, 1500, 4000, 40000, 300000};
@@ -192,6 +233,8 @@ constexpr std::array all{
     cases::Case{"a buffered send ends while its receiver computes", buffered},
     cases::Case{"a short send ends while its receiver computes", eager},
     cases::Case{"a send ends while its receiver, who has the message, computes", received_and_gone},
+    cases::Case{"who has waited for a send may leave MPI, and the message arrives",
+                nonblocking_sender},
 };
 
 } // namespace

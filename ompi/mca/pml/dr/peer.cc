@@ -29,7 +29,7 @@ PeerState::PeerState(ompi_proc_t *process, reliability::Name own_name)
 bool PeerState::idle() const noexcept
 {
     return engine.quiet() && waiting_ == nullptr && pending.empty() && data.empty() &&
-           sends.empty() && receives.empty();
+           leaving.empty() && sends.empty() && receives.empty();
 }
 
 std::size_t PeerState::bytes() const noexcept
@@ -57,23 +57,54 @@ bool PeerState::tell_taken(base::Time present) noexcept
     return true;
 }
 
-bool PeerState::behind() const noexcept
+template <class Which>
+bool PeerState::holds_ordered(Which which) const noexcept
 {
-    Guard guard(lock);
-    if (OPAL_UNLIKELY(engine.has_unsent_ordered())) {
-        return true;
-    }
     if (engine.drained()) {
         return false;
     }
     for (const auto &path : paths) {
         for (Descriptor *held = path->held.front(); held != nullptr; held = path->held.next(held)) {
-            if (held->tx != nullptr && held->tx->vfrag.ordered) {
+            if (held->tx != nullptr && held->tx->vfrag.ordered && which(held->tx->vfrag)) {
                 return true;
             }
         }
     }
     return false;
+}
+
+bool PeerState::behind() const noexcept
+{
+    Guard guard(lock);
+    return OPAL_UNLIKELY(engine.has_unsent_ordered()) ||
+           holds_ordered([](const reliability::Vfrag & /*any*/) { return true; });
+}
+
+bool PeerState::behind(std::uint32_t order) const noexcept
+{
+    return engine.has_unsent_ordered(order) ||
+           holds_ordered([order](const reliability::Vfrag &vfrag) {
+               return reliability::serial_diff(vfrag.order(), order) <= 0;
+           });
+}
+
+void PeerState::started(SendRequest &request, Completions &done) noexcept
+{
+    if (request.number != 0) {
+        return; // a rendezvous: its receiver ends it
+    }
+    if (request.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
+        finish(request, MPI_SUCCESS, done);
+    } else {
+        leaving.push_back(&request);
+    }
+}
+
+void PeerState::let_go(Completions &done) noexcept
+{
+    while (!leaving.empty() && !behind(leaving.front()->order)) {
+        finish(*leaving.pop_front(), MPI_SUCCESS, done);
+    }
 }
 
 void PeerState::ping_if_silent(base::Duration interval, base::Time present) noexcept
@@ -127,10 +158,10 @@ void PeerState::fill_window(base::Time present, Completions &done) noexcept
         engine.submit(tx->vfrag, present);
     }
     while (!pending.empty() && waiting_ == nullptr) {
-        if (!start_on_wire(*pending.front(), done, present)) {
+        if (!start_on_wire(*pending.front(), present)) {
             break;
         }
-        pending.pop_front();
+        started(*pending.pop_front(), done);
     }
     // One VFRAG of each long message in turn.
     while (!data.empty()) {
@@ -228,6 +259,9 @@ void PeerState::fail_sends(int code, Completions &done) noexcept
         pools().put(tx);
     }
     while (SendRequest *request = pending.pop_front()) {
+        finish(*request, code, done);
+    }
+    while (SendRequest *request = leaving.pop_front()) {
         finish(*request, code, done);
     }
     while (SendRequest *request = data.pop_front()) {
@@ -389,6 +423,7 @@ bool PeerState::progress(base::Time present, Completions &done) noexcept
         engine.unblock();
         retry_stuck(present);
         fill_window(present, done);
+        let_go(done);
         if (!sends.empty() || !receives.empty()) {
             ping_if_silent(parameters().engine.probe_interval, present);
         }
@@ -407,7 +442,8 @@ bool PeerState::progress(base::Time present, Completions &done) noexcept
 
 bool PeerState::call_again_after_arrival() const noexcept
 {
-    if (OPAL_UNLIKELY(!engine.calm() || waiting_ != nullptr || !pending.empty() || !data.empty())) {
+    if (OPAL_UNLIKELY(!engine.calm() || waiting_ != nullptr || !pending.empty() ||
+                      !leaving.empty() || !data.empty())) {
         peers().call_for_pass();
         return true;
     }
@@ -418,7 +454,7 @@ bool PeerState::call_again_after_arrival() const noexcept
 void PeerState::call_again() const noexcept
 {
     bool now = (engine.unreachable() ? error == MPI_SUCCESS : !engine.calm()) ||
-               waiting_ != nullptr || !pending.empty() || !data.empty();
+               waiting_ != nullptr || !pending.empty() || !leaving.empty() || !data.empty();
     base::Time when = engine.next_deadline();
     for (const auto &path : paths) {
         now = now || path->stuck != nullptr;

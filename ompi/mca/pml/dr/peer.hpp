@@ -31,6 +31,7 @@ class PeerState {
     SlotTable<SendRequest> sends;                ///< await a cts
     SlotTable<RecvRequest> receives;             ///< await data
     List<SendRequest, PendingTag> pending;       ///< not started: the window is full; in order
+    List<SendRequest, PendingTag> leaving;       ///< all theirs is in the engine; in order
     List<SendRequest, DataTag> data;             ///< with bytes that are in no VFRAG yet
     std::uint32_t eager_limit = 0;               ///< payload bytes; constant after set-up
     std::uint64_t eager_sent = 0;     ///< cost of all messages that went without being asked for
@@ -83,6 +84,13 @@ class PeerState {
     /// A message without an acknowledgement has not left this process yet: a BTL has it still (its
     /// connection is not up, or is full), or does not have it at all.
     bool behind() const noexcept;
+    /// The same of the match with this `order` and of those before it. `lock` is held.
+    bool behind(std::uint32_t order) const noexcept;
+    /// Ends sends whose match has left this process. Who has waited for one may compute for long,
+    /// and nobody else would hand on what is still here. `lock` is held.
+    void let_go(Completions &done) noexcept;
+    /// A send was given to the engine: ends it, or when its match has left. `lock` is held.
+    void started(SendRequest &request, Completions &done) noexcept;
     /// What a message costs a receiver that has not asked for it yet.
     static constexpr std::uint64_t eager_cost(std::uint64_t payload) noexcept
     {
@@ -135,6 +143,9 @@ class PeerState {
     void flush_paths() noexcept;
     bool open_data(SendRequest &request, base::Time now) noexcept;
     void orphan_descriptors(const TxVfrag *tx) noexcept;
+    /// A BTL has an ordered VFRAG for which `which` is true.
+    template <class Which>
+    bool holds_ordered(Which which) const noexcept;
     void report_events() noexcept;
     bool renew(BtlPath &path, base::Time now) noexcept;
     bool take_unsent(BtlPath &path, base::Time now) noexcept;

@@ -79,6 +79,7 @@ struct SendRequest : mca_pml_base_send_request_t, Hook<PendingTag>, Hook<DataTag
     std::uint64_t opened;      ///< message bytes that are in VFRAGs already (or on the rts)
     std::uint64_t end;         ///< where the receiver wants to stop; known from the cts on
     std::uint32_t open_vfrags; ///< data VFRAGs in the engine
+    std::uint32_t order;       ///< of its match, while that leaves
     bool synchronous;
     bool cts_seen;
     bool started; ///< its match or rts was given to the engine

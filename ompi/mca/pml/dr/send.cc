@@ -109,15 +109,18 @@ UpperHeader envelope(ompi_communicator_t *comm, int tag, MessageKind kind) noexc
 }
 
 enum class Eager {
-    gone, ///< nothing of ours to that peer is left here
+    gone,        ///< nothing of ours to that peer is left here
+    handed_over, ///< the BTL has it
     sent,
     no_room,
     failed
 };
 
 /// A short message without a request: copied, given to the engine, done.
+/// \param order of its match, if it is not `gone`
 Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_datatype_t *datatype,
-                 std::size_t bytes, int tag, ompi_communicator_t *comm) noexcept
+                 std::size_t bytes, int tag, ompi_communicator_t *comm,
+                 std::uint32_t &order) noexcept
 {
     const base::Time present = now();
     bool gone = false;
@@ -147,13 +150,14 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
             gone = peer.send_at_once(*tx, present);
             if (OPAL_UNLIKELY(!gone)) {
                 peer.engine.submit(tx->vfrag, present);
+                order = tx->vfrag.order();
             }
         }
         alone = peer.paths.size() == 1 && peer.engine.paths()[0].held == 0;
     }
     peers().keep_busy(peer);
     if (OPAL_LIKELY(gone)) {
-        return alone ? Eager::gone : Eager::sent;
+        return alone ? Eager::gone : Eager::handed_over;
     }
     peer.transmit(present);
     return Eager::sent;
@@ -181,12 +185,16 @@ int start(SendRequest &request) noexcept
             finish(request, peer.error, done);
             return OMPI_SUCCESS;
         }
-        if (!peer.pending.empty() || !start_on_wire(request, done, present)) {
+        if (!peer.pending.empty() || !start_on_wire(request, present)) {
             peer.pending.push_back(&request);
+        } else {
+            peer.started(request, done);
         }
     }
     peers().keep_busy(peer);
     peer.transmit(present);
+    Guard guard(peer.lock);
+    peer.let_go(done);
     return OMPI_SUCCESS;
 }
 
@@ -258,7 +266,7 @@ std::size_t pack(SendRequest &request, std::byte *out, std::size_t length) noexc
     return convert(request.req_base.req_convertor, out, length);
 }
 
-bool start_on_wire(SendRequest &request, Completions &done, base::Time present) noexcept
+bool start_on_wire(SendRequest &request, base::Time present) noexcept
 {
     PeerState &peer = *request.peer;
     const std::size_t bytes = request.req_bytes_packed;
@@ -293,9 +301,7 @@ bool start_on_wire(SendRequest &request, Completions &done, base::Time present) 
         peer.eager_sent += PeerState::eager_cost(payload);
     }
     peer.engine.submit(tx->vfrag, present);
-    if (!rendezvous) {
-        finish(request, MPI_SUCCESS, done); // buffered: the bytes are ours now
-    }
+    request.order = tx->vfrag.order();
     return true;
 }
 
@@ -331,10 +337,44 @@ int isend_init(const void *buffer, std::size_t count, ompi_datatype_t *datatype,
     return OMPI_SUCCESS;
 }
 
-/// isend, and whom it goes to.
+/// Of a short message that went without a request: one for it, if it has not left this process.
+static ompi_request_t *request_for(const Target &target, std::uint32_t order, const void *buffer,
+                                   std::size_t count, ompi_datatype_t *datatype, int destination,
+                                   int tag, mca_pml_base_send_mode_t mode,
+                                   ompi_communicator_t *comm) noexcept
+{
+    PeerState &peer = *target.peer;
+    const auto left = [&] { return peer.error != MPI_SUCCESS || !peer.behind(order); };
+    {
+        Guard guard(peer.lock);
+        if (OPAL_LIKELY(left())) {
+            return &ompi_request_empty;
+        }
+    }
+    SendRequest *send = new_send_request();
+    if (send == nullptr) {
+        return &ompi_request_empty; // it goes all the same
+    }
+    prepare(*send, target.peer, target.process, buffer, count, datatype, destination, tag, mode,
+            comm, false);
+    reset(*send);
+    send->started = true;
+    send->order = order;
+    Completions done;
+    Guard guard(peer.lock);
+    if (left()) {
+        finish(*send, MPI_SUCCESS, done);
+    } else {
+        peer.leaving.push_back(send);
+        peers().call_for_pass();
+    }
+    return &send->ompi();
+}
+
+/// isend, and whom it goes to. A blocking send waits by itself for what is left here.
 static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination,
                  int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                 ompi_request_t **request, Target &target) noexcept
+                 ompi_request_t **request, Target &target, bool blocking) noexcept
 {
     if (OPAL_UNLIKELY(any_peer_failed())) {
         if (const int refused = refusal_of(comm, destination, tag); refused != MPI_SUCCESS) {
@@ -348,10 +388,15 @@ static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatyp
     const std::size_t bytes = datatype->super.size * count;
     if (!target.self && mode != MCA_PML_BASE_SEND_SYNCHRONOUS &&
         bytes <= target.peer->eager_limit) {
-        const Eager how = send_eager(*target.peer, buffer, count, datatype, bytes, tag, comm);
-        if (OPAL_LIKELY(how == Eager::gone || how == Eager::sent)) {
+        std::uint32_t order = 0;
+        const Eager how =
+            send_eager(*target.peer, buffer, count, datatype, bytes, tag, comm, order);
+        if (OPAL_LIKELY(how == Eager::gone || how == Eager::handed_over || how == Eager::sent)) {
             target.gone = how == Eager::gone;
-            *request = &ompi_request_empty;
+            *request = how == Eager::sent && !blocking && mode != MCA_PML_BASE_SEND_BUFFERED
+                           ? request_for(target, order, buffer, count, datatype, destination, tag,
+                                         mode, comm)
+                           : &ompi_request_empty;
             return OMPI_SUCCESS;
         }
     }
@@ -375,7 +420,7 @@ int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int 
           ompi_request_t **request) noexcept
 {
     Target target;
-    return begin(buffer, count, datatype, destination, tag, mode, comm, request, target);
+    return begin(buffer, count, datatype, destination, tag, mode, comm, request, target, false);
 }
 
 int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination, int tag,
@@ -383,7 +428,7 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
 {
     ompi_request_t *request = nullptr;
     Target target;
-    int rc = begin(buffer, count, datatype, destination, tag, mode, comm, &request, target);
+    int rc = begin(buffer, count, datatype, destination, tag, mode, comm, &request, target, true);
     if (rc != OMPI_SUCCESS) {
         return rc;
     }

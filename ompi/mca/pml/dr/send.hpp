@@ -21,7 +21,7 @@ int start_requests(std::size_t count, ompi_request_t **requests) noexcept;
 
 /// Gives a request's match or rts to the engine. Peer's lock held.
 /// \return false when the window has no room (or there is no memory): try again later
-bool start_on_wire(SendRequest &request, Completions &done, base::Time now) noexcept;
+bool start_on_wire(SendRequest &request, base::Time now) noexcept;
 /// Everything of it was acknowledged, or failed with `error`. Peer's lock held.
 void finish(SendRequest &request, int error, Completions &done) noexcept;
 
