@@ -254,13 +254,6 @@ def cut_off(job):
     job.cluster.tool("cut", "n3", "m", "--how", "drop")
 
 
-def wait_and_heal(job):
-    """The host that was cut off is still there, and waits; when the network heals it learns that it is out."""
-    left = [host for host, _ in processes(job.cluster, "orted|^/.*survivors")]
-    check("n3" in left, f"processes are left on {left} only")
-    job.cluster.tool("heal", "n3", "m")
-
-
 def thaw(job):
     """The frozen host finds out by itself that it is out."""
     job.cluster.tool("thaw", "n2")
@@ -590,8 +583,6 @@ NODE_TESTS = [
           heal=thaw, mca=DEFAULT),
     story("A host that is cut off ends by itself when the network has not healed in time", 2, cut_off,
           mca=[*DEFAULT, "--mca", "errmgr_radixft_minority_wait", "1000"]),
-    story("A host that is cut off waits for the network, and then learns that it was evicted", 2, cut_off,
-          heal=wait_and_heal, mca=[*DEFAULT, "--mca", "errmgr_radixft_minority_wait", "600000"]),
 ]
 
 if __name__ == "__main__":

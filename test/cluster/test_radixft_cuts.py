@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 
 import ftcluster  # noqa: E402
 from fttap import check, comment, main  # noqa: E402
-from test_radixft import DEFAULT, Job, RADIXFT, rank_of  # noqa: E402
+from test_radixft import DEFAULT, Job, RADIXFT, processes, rank_of  # noqa: E402
 from test_radixft_join import select_on  # noqa: E402
 
 # A probe is answered when TCP sends again, 6.2 to 7.4 s after the cut (0.2 s, doubled each time), and so within
@@ -27,7 +27,7 @@ SECOND_CHANCE = [*DEFAULT] + [word for name, value in (("suspect_floor", 1000), 
 DIRECTIONS = ("in", "out")
 HEARS = {"in": "gets nothing from", "out": "is not heard by"}
 OBJECTION = "> message 01120a"  # REFUSED, "heard"; see messages.hpp
-BELIEVED, REFUTED = "> event 2 ", "> event 3 "
+BELIEVED, REFUTED, SUSPENDED = "> event 2 ", "> event 3 ", "> event 4 "
 INSTALLED, EVICTED = "> event 0 ", "> event 6 "
 
 
@@ -166,6 +166,22 @@ def broken_connections(job):
     nobody_left_the_view(job)
 
 
+def waits_and_learns(job):
+    """It finds the others still running when the network heals, and is gone before they end."""
+    job.cluster.tool("cut", "n3", "m", "--how", "drop")
+    job.until("there is no view without daemon 3", (0, INSTALLED))
+    job.until("daemon 3 does not wait", (3, SUSPENDED))
+    check(any(host == "n3" for host, _ in processes(job.cluster, "^orted")), "daemon 3 has gone already")
+    job.cluster.tool("heal", "n3", "m")
+    job.until("daemon 3 does not learn that it is out", (3, EVICTED))
+    with select_on(job.run) as ended:
+        while any(host == "n3" for host, _ in processes(job.cluster, "^orted|^/.*survivors")):
+            check(time.monotonic() < job.end and not ended(), "the host that is out goes on")
+    job.kill_rank(6)
+    dead = job.verdict()
+    check(dead == {3, 6, 7}, f"the survivors know of {dead}")
+
+
 CASES = [
     (0, 1, 1, "Root and inner daemon do not hear each other for good"),
     (0, 2, 2, "Root and leaf do not hear each other for good"),
@@ -174,6 +190,8 @@ CASES = [
 
 TESTS = [make(direction) for make in (heard_by_its_child, heard_by_the_root, leaves) for direction in DIRECTIONS] + [
     one_side_goes(first, second, out, direction, text) for first, second, out, text in CASES for direction in DIRECTIONS] + [
+    story("A host that is cut off waits for the network, and then learns that it was evicted", 3,
+          [*DEFAULT, "--mca", "errmgr_radixft_minority_wait", "600000"], waits_and_learns),
     story("Connections between daemons are reset again and again: they are made anew, and nobody leaves the view", 1,
           RADIXFT, broken_connections)]
 

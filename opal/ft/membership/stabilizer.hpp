@@ -6,8 +6,9 @@
 /// may step either way: backwards, the engine's time stands still meanwhile; forwards, as after a
 /// pause, nobody is held dead for an answer that had no chance to be heard. The caller's timer runs
 /// for as long as the deadline was away when it was set, whatever its clock does then: a step back
-/// that the clock has made good before the next call cannot be noticed. Same calls, same output. One object belongs to one thread; all functions but const ones may append to the Output
-/// they are given, and none throws but for want of memory.
+/// that the clock has made good before the next call cannot be noticed. Same calls, same output.
+/// One object belongs to one thread; all functions but const ones may append to the Output they are
+/// given, and none throws but for want of memory.
 #pragma once
 
 #include "opal/ft/base/time.hpp"

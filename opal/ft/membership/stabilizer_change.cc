@@ -76,8 +76,7 @@ Change Stabilizer::wanted_change(Time now) const
     // Who is evicted without proof knows nothing of newcomers, and may go on when all whom it knows
     // are proven dead: nobody joins until it is accounted for, whether they asked or were voted
     // for.
-    const bool exiles = std::any_of(c.removed.begin(), c.removed.end(),
-                                    [](const Removed &r) { return r.grade == Grade::suspected; });
+    const bool exiles = c.makes_exiles();
     std::erase_if(c.joined, [&](const Identity &j) {
         return exiles || std::find(shunned_.begin(), shunned_.end(), j) != shunned_.end();
     });

@@ -60,6 +60,12 @@ void View::finish()
     FT_ASSERT_SLOW(consistent());
 }
 
+bool Change::makes_exiles() const
+{
+    return std::any_of(removed.begin(), removed.end(),
+                       [](const Removed &r) { return r.grade == Grade::suspected; });
+}
+
 ViewPtr View::initial(Position n, unsigned arity, TreeMode mode, ViewForm form)
 {
     FT_ASSERT(n >= 1 && RadixTree::valid_arity(arity));

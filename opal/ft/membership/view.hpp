@@ -45,6 +45,8 @@ struct Change {
     std::vector<NodeId> settled; ///< exiles that are accounted for
 
     bool empty() const { return removed.empty() && joined.empty() && settled.empty(); }
+    /// Whether somebody is removed without proof.
+    bool makes_exiles() const;
     bool operator==(const Change &) const = default;
 };
 

@@ -7,11 +7,7 @@
 
 namespace sim {
 
-namespace {
-
 const Key key{std::byte{1}, std::byte{2}, std::byte{3}};
-
-} // namespace
 
 World::World(const Config &config, Position nodes, const Weather &weather, std::uint64_t seed,
              unsigned localised)
@@ -138,14 +134,11 @@ void World::run_until(Time t)
 
 void World::transmit(NodeId from, Message m)
 {
+    if (m.proposal && !m.proposal->change.joined.empty() && m.proposal->change.makes_exiles()) {
+        violation("newcomers join beside an exile, which cannot know of them: " + describe(m));
+    }
     if (m.type != Type::heartbeat) {
         ++nodes_[from].sent;
-    }
-    if (m.proposal && !m.proposal->change.joined.empty() &&
-        std::any_of(m.proposal->change.removed.begin(), m.proposal->change.removed.end(),
-                    [](const Removed &r) { return r.grade == Grade::suspected; })) {
-        violation("two primary views are possible: " + label(from) +
-                  " takes in newcomers of whom one that may be alive knows nothing");
     }
     if (on_send && !on_send(m)) {
         return;
@@ -461,10 +454,9 @@ void World::step_clock(NodeId id, Duration by)
 {
     if (running(id)) {
         nodes_[id].clock += by;
-        if (by > Duration::zero()) {
-            nodes_[id].wake = Time::never(); // what was scheduled is void
-            schedule(id);
-        } // else the timer runs for as long as it was set to, and the step is noticed at its end
+        // A timer runs for as long as it was set to, also when the clock goes back.
+        nodes_[id].wake = by > Duration::zero() ? Time::never() : nodes_[id].wake;
+        schedule(id);
     }
 }
 
