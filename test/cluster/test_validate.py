@@ -5,7 +5,7 @@ Eight ranks work in collectives on four hosts when the kernel takes a whole host
 with its ranks and its daemon: its processes are killed, and one rank elsewhere,
 or first all its links go down, so that nothing tells of it but silence. All that
 live must hold one set, and every collective must give then what it gives on a
-communicator of the survivors.
+communicator of the survivors. Or all live, and two hosts do not reach each other.
 """
 
 import os
@@ -41,8 +41,8 @@ def ranks_of(*hosts):
     return {rank for rank in range(RANKS) for host in hosts if rank % HOSTS == int(host[1:])}
 
 
-def start(cluster, *words):
-    return cluster.mpirun(*MCA, "--map-by", "node", "-np", str(RANKS), *words, deadline=DEADLINE,
+def start(cluster, *words, mca=(), ranks=RANKS):
+    return cluster.mpirun(*MCA, *mca, "--map-by", "node", "-np", str(ranks), *words, deadline=DEADLINE,
                           env=ftcluster.component_env())
 
 
@@ -50,8 +50,7 @@ def overwritten():
     """coll/han, which finds that it is of no use, gives its places to coll/validate again, and a rank is lost"""
     with ftcluster.Cluster(hosts=HOSTS) as cluster:
         # Seven on four hosts: coll/han wants as many on each.
-        run = cluster.mpirun(*MCA, "--mca", "coll_han_priority", "90", "--map-by", "node", "-np", str(RANKS - 1),
-                             program("table"), "overwritten", deadline=DEADLINE, env=ftcluster.component_env())
+        run = start(cluster, program("table"), "overwritten", mca=["--mca", "coll_han_priority", "90"], ranks=RANKS - 1)
         must_be_right(run, r"^rank (\d+) right$", {str(rank) for rank in range(RANKS - 1) if rank != 1})
 
 
@@ -70,14 +69,11 @@ def lose(text, dead, fault):
         with ftcluster.Cluster(hosts=HOSTS) as cluster:
             marks = cluster.marks()
             run = start(cluster, program("collectives"), "killed", marks.path, str(len(dead)))
-            end = time.monotonic() + DEADLINE
-            for _ in range(RANKS):
-                check(marks.wait(lambda t: t.startswith("ready"), end, run), "a rank is not ready")
+            all_ready(run, marks, RANKS)
             fault(cluster)
             alive = {str(rank) for rank in set(range(RANKS)) - dead}
             must_be_right(run, r"^rank (\d+) right$", alive)
-            sets = set(re.findall(r"^rank \d+ set (\S+)$", run.out, re.M))
-            check(sets == {",".join(str(rank) for rank in sorted(dead))}, f"the sets are {sets}")
+            check(set_of(run) == dead, "that is not who was lost")
             marks.close()
     test.__doc__ = text
     return test
@@ -97,6 +93,40 @@ def rank_and_host(cluster):
     cluster.tool("kill", "n2")
 
 
+def all_ready(run, marks, ranks):
+    """All ranks of the program are through MPI_Init."""
+    end = time.monotonic() + DEADLINE
+    for _ in range(ranks):
+        check(marks.wait(lambda t: t.startswith("ready"), end, run), "a rank is not ready")
+
+
+def set_of(run):
+    """The one set that all printed."""
+    sets = set(re.findall(r"^rank \d+ set (\S+)$", run.out, re.M))
+    if len(sets) != 1:
+        run.tell(80)
+    check(len(sets) == 1, f"the sets are {sets}")
+    return {int(rank) for rank in sets.pop().split(",")}
+
+
+def apart():
+    """The ranks of two hosts do not reach each other, all others reach both: who is given up for it learns it and ends"""
+    with ftcluster.Cluster(hosts=HOSTS) as cluster:
+        marks = cluster.marks()
+        run = start(cluster, program("collectives"), "killed", marks.path, "1", ranks=HOSTS,
+                    mca=["--mca", "pml_dr_give_up_ms", "4000"])
+        all_ready(run, marks, HOSTS)
+        for rail in ("0", "1"):
+            cluster.tool("cut", "n2", rail, "--peer", "n3")
+        run.wait()
+        given_up = set_of(run)
+        check(given_up and given_up <= {2, 3}, f"{given_up} were given up")
+        must_be_right(run, r"^rank (\d+) right$", {str(rank) for rank in set(range(HOSTS)) - given_up})
+        for rank in given_up:
+            check(re.search(rf"^Rank {rank} on n{rank} lives, but others have agreed that it has failed", run.err, re.M),
+                  f"rank {rank} did not say why it ended")
+
+
 def intercommunicator():
     """An intercommunicator whose groups are spread over all hosts, processes of both die"""
     with ftcluster.Cluster(hosts=HOSTS) as cluster:
@@ -106,4 +136,4 @@ def intercommunicator():
 
 main([lose("A rank and the host of others are lost at once", {5} | ranks_of("n2"), rank_and_host),
       lose("A host is lost without a word", ranks_of("n3"), silent_host),
-      overwritten, intercommunicator])
+      apart, overwritten, intercommunicator])
