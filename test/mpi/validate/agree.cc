@@ -23,18 +23,59 @@ int validate_all()
     return count;
 }
 
-void with_the_dead(int rank)
+/// What a receive from MPI_PROC_NULL, or a look for a message of it, gives.
+void is_of_nobody(int code, const MPI_Status &status, const char *what)
 {
-    int value = 17;
-    MPI_Status status;
-    is(MPI_Send(&value, 1, MPI_INT, rank, 5, MPI_COMM_WORLD), MPI_SUCCESS, "send to the dead");
-    is(MPI_Recv(&value, 1, MPI_INT, rank, 5, MPI_COMM_WORLD, &status), MPI_SUCCESS,
-       "receive from the dead");
+    is(code, MPI_SUCCESS, what);
     int count = -1;
     MPI_Get_count(&status, MPI_INT, &count);
     that(status.MPI_SOURCE == MPI_PROC_NULL && status.MPI_TAG == MPI_ANY_TAG && count == 0,
-         "not like MPI_PROC_NULL: source %d tag %d count %d", status.MPI_SOURCE, status.MPI_TAG,
-         count);
+         "%s: not like MPI_PROC_NULL: source %d tag %d count %d", what, status.MPI_SOURCE,
+         status.MPI_TAG, count);
+}
+
+void send_to_the_dead(int rank)
+{
+    int value = 17;
+    using Send = decltype(&MPI_Send);
+    for (const Send send : {Send{MPI_Send}, Send{MPI_Ssend}, Send{MPI_Rsend}}) {
+        is(send(&value, 1, MPI_INT, rank, 5, MPI_COMM_WORLD), MPI_SUCCESS, "send to the dead");
+    }
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Issend(&value, 1, MPI_INT, rank, 5, MPI_COMM_WORLD, &requests[0]);
+    MPI_Send_init(&value, 1, MPI_INT, rank, 5, MPI_COMM_WORLD, &requests[1]);
+    is(MPI_Start(&requests[1]), MPI_SUCCESS, "start of a send to the dead");
+    is(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "sends to the dead");
+    MPI_Request_free(&requests[1]);
+}
+
+void with_the_dead(int rank)
+{
+    send_to_the_dead(rank);
+    const MPI_Comm comm = MPI_COMM_WORLD;
+    int value = 17;
+    MPI_Status status;
+    is_of_nobody(MPI_Recv(&value, 1, MPI_INT, rank, 5, comm, &status), status, "MPI_Recv");
+    is_of_nobody(
+        MPI_Sendrecv(&value, 1, MPI_INT, rank, 5, &value, 1, MPI_INT, rank, 5, comm, &status),
+        status, "MPI_Sendrecv");
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Irecv(&value, 1, MPI_INT, rank, 5, comm, &request);
+    is_of_nobody(MPI_Wait(&request, &status), status, "MPI_Irecv");
+    MPI_Recv_init(&value, 1, MPI_INT, rank, 5, comm, &request);
+    MPI_Start(&request);
+    is_of_nobody(MPI_Wait(&request, &status), status, "MPI_Recv_init");
+    MPI_Request_free(&request);
+    is_of_nobody(MPI_Probe(rank, 5, comm, &status), status, "MPI_Probe");
+    int found = 0;
+    is_of_nobody(MPI_Iprobe(rank, 5, comm, &found, &status), status, "MPI_Iprobe");
+    that(found != 0, "MPI_Iprobe finds nothing");
+    MPI_Message message = MPI_MESSAGE_NULL;
+    is_of_nobody(MPI_Mprobe(rank, 5, comm, &message, &status), status, "MPI_Mprobe");
+    that(message == MPI_MESSAGE_NO_PROC, "MPI_Mprobe gives a message");
+    is_of_nobody(MPI_Mrecv(&value, 1, MPI_INT, &message, &status), status, "MPI_Mrecv");
+    is_of_nobody(MPI_Improbe(rank, 5, comm, &found, &message, &status), status, "MPI_Improbe");
+    that(found != 0 && message == MPI_MESSAGE_NO_PROC, "MPI_Improbe gives a message");
     that(value == 17, "the buffer was written");
 }
 
