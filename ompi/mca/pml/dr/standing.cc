@@ -197,6 +197,15 @@ try {
             }
             request = after;
         }
+        // What is in the engine goes on, too, but nobody waits for a connection that may never be.
+        for (SendRequest *request = peer.leaving.front(); request != nullptr;) {
+            SendRequest *const after = peer.leaving.next(request);
+            if (refusal_of(*request) > 0) {
+                List<SendRequest, PendingTag>::remove(request);
+                finish(*request, MPI_SUCCESS, done);
+            }
+            request = after;
+        }
         for (SendRequest *request : peer.sends.objects()) {
             if (const int error = refusal_of(*request); error > 0) {
                 finish(*request, error, done);
