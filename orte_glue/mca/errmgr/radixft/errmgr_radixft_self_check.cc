@@ -15,9 +15,11 @@
 // in what a BTL does by itself, a handler that does not come back is not seen.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
+#include "opal/process/deaths.hpp"
 #include "opal/process/handlers.hpp"
 #include "opal/process/quiet_thread.hpp"
 #include "orte_glue/radixft/daemon.hpp"
+#include "orte_glue/radixft/local_queue.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 #include "orte_glue/radixft/self_check_record.hpp"
 #include "orte_glue/radixft/watch.hpp"
@@ -47,12 +49,16 @@ int leave_progress() noexcept
 
 int enter_progress() noexcept
 {
-    const std::uint64_t now = turns.load(std::memory_order_relaxed);
-    turns.store((now + 2) | 1, std::memory_order_relaxed);
+    const std::uint64_t now = (turns.load(std::memory_order_relaxed) + 2) | 1;
+    turns.store(now, std::memory_order_relaxed);
     if (death_board.news()) [[unlikely]] {
         take_from_board();
     }
-    if (last_to_move.load(std::memory_order_relaxed) && last_to_move.exchange(false)) [[unlikely]] {
+    // Also now and then without having been told: the first report may come after a function that
+    // was registered in MPI_Init and does not come back.
+    const bool power_of_two = ((now >> 1) & ((now >> 1) - 1)) == 0;
+    if (power_of_two || (last_to_move.load(std::memory_order_relaxed) &&
+                         last_to_move.exchange(false))) [[unlikely]] {
         // What was registered behind the last one would go unwatched. Done here and not in the
         // thread: another turn may miss the last one meanwhile, but this one meets it afterwards,
         // so the word is not left odd.
@@ -105,14 +111,41 @@ class SelfCheck {
         run_promptly();
         detector::SelfCheckReporter reporter({.period = period_});
         std::unique_lock lock(mutex_);
+        base::Duration pause;
         do {
             const RankState state = look();
             if (reporter.due(monotonic_now(), state)) {
                 write(state, 0);
                 last_to_move.store(true, std::memory_order_relaxed);
             }
-        } while (!wake_.wait_for(lock, std::chrono::nanoseconds(period_.ns()),
-                                 [this] { return stop_; }));
+            pause = mend() ? base::Duration::from_ms(1) : period_;
+        } while (
+            !wake_.wait_for(lock, std::chrono::nanoseconds(pause.ns()), [this] { return stop_; }));
+    }
+
+    /// \return whether to come back soon
+    bool mend()
+    try {
+        if (const std::size_t deaths = process::death_count(); deaths != deaths_) {
+            deaths_ = deaths;
+            // Segments may have come since.
+            queue_ = std::make_unique<LocalQueue>(ORTE_PROC_MY_NAME->jobid,
+                                                  orte_process_info.my_local_rank);
+            if (queue_->usable()) {
+                mender_.on_death();
+            }
+        }
+        if (mender_.looking() && mender_.step(*queue_)) {
+            opal_output_verbose(1, orte_errmgr_base_framework.framework_output,
+                                "radixft: rank %s: a dead writer's gap in the queue is closed",
+                                ORTE_VPID_PRINT(ORTE_PROC_MY_NAME->vpid));
+        }
+        if (!mender_.looking()) {
+            queue_.reset();
+        }
+        return mender_.looking();
+    } catch (const std::exception &) {
+        return true; // no memory to look: again
     }
 
     RankState look()
@@ -149,6 +182,9 @@ class SelfCheck {
     base::Duration period_;
     std::uint64_t number_ = 0;
     std::uint64_t last_turns_ = 0;
+    std::size_t deaths_ = 0; ///< known when the queue was looked at
+    std::unique_ptr<LocalQueue> queue_;
+    QueueMender mender_;
     std::mutex mutex_;
     std::condition_variable wake_;
     bool stop_ = false;

@@ -1,0 +1,148 @@
+#include "orte_glue/radixft/local_queue.hpp"
+
+#include "orte_glue/radixft/watch.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <iterator>
+#include <semaphore>
+#include <sstream>
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+namespace ft::radixft {
+
+namespace {
+
+struct ThreadState {
+    std::int64_t number = 0;
+    char state = '?';
+    std::int64_t ticks = 0; ///< of processor time
+};
+
+std::vector<ThreadState> threads_of(std::int64_t process)
+{
+    std::vector<ThreadState> threads;
+    std::error_code error;
+    const std::filesystem::path folder = "/proc/" + std::to_string(process) + "/task";
+    for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename();
+        ThreadState thread;
+        std::from_chars(name.data(), name.data() + name.size(), thread.number);
+        const std::string text = contents(entry.path() / "stat");
+        // The second of its fields is the program's name, and may hold anything.
+        const std::size_t behind = text.rfind(')');
+        if (behind == std::string::npos) {
+            continue;
+        }
+        std::istringstream rest(text.substr(behind + 1));
+        const std::vector<std::string> words{std::istream_iterator<std::string>(rest), {}};
+        constexpr std::size_t user_time = 14 - 3;
+        constexpr std::size_t system_time = 15 - 3;
+        if (words.size() > system_time) {
+            thread.state = words[0][0];
+            thread.ticks =
+                std::atoll(words[user_time].c_str()) + std::atoll(words[system_time].c_str());
+            threads.push_back(thread);
+        }
+    }
+    return threads;
+}
+
+/// What the threads that were asked have answered.
+struct Answers {
+    const VaderQueue *queue = nullptr;
+    VaderQueue::Place tail = VaderQueue::nobody;
+    std::atomic<VaderQueue::Link> awaited{nullptr};
+    std::counting_semaphore<> count{0};
+};
+Answers *answers = nullptr;
+
+/// On a thread of the program. One that waits in vader's loop for a link has its address in a
+/// register.
+void on_question(int, siginfo_t *, void *context) noexcept
+{
+    const int error = errno;
+#if defined(__x86_64__)
+    const auto *state = static_cast<const ucontext_t *>(context);
+    const greg_t *const registers = state->uc_mcontext.gregs;
+    if (answers->queue->is_code(static_cast<std::uintptr_t>(registers[REG_RIP]))) {
+        for (int i = REG_R8; i <= REG_RCX; ++i) {
+            if (const auto link = answers->queue->missing_at(
+                    static_cast<std::uintptr_t>(registers[i]), answers->tail)) {
+                answers->awaited = link;
+            }
+        }
+    }
+#else
+    static_cast<void>(context);
+#endif
+    answers->count.release();
+    errno = error;
+}
+
+} // namespace
+
+LocalQueue::LocalQueue(std::uint32_t jobid, std::uint32_t local_rank)
+    : queue_(VaderQueue::of(contents("/proc/self/maps"), jobid, local_rank))
+{
+}
+
+void LocalQueue::note_neighbours()
+{
+    had_run_.clear();
+    for (const std::int64_t process : queue_.neighbours()) {
+        for (const ThreadState &thread : threads_of(process)) {
+            had_run_[thread.number] = thread.ticks;
+        }
+    }
+}
+
+bool LocalQueue::neighbours_went_on()
+{
+    for (const std::int64_t process : queue_.neighbours()) {
+        for (const ThreadState &thread : threads_of(process)) {
+            const auto before = had_run_.find(thread.number);
+            const bool over = thread.state == 'S' || thread.state == 'Z' || thread.state == 'X';
+            if (!over && before != had_run_.end() && before->second == thread.ticks) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+std::optional<VaderQueue::Link> LocalQueue::awaited(VaderQueue::Place tail)
+{
+    // The kernel may bring a signal when nobody waits for it any more.
+    static Answers asked;
+    asked.queue = &queue_;
+    asked.tail = tail;
+    asked.awaited = nullptr;
+    answers = &asked;
+    struct sigaction ours {};
+    struct sigaction before {};
+    ours.sa_sigaction = on_question;
+    ours.sa_flags = SA_SIGINFO | SA_RESTART;
+    if (sigaction(SIGURG, &ours, &before) != 0) {
+        return std::nullopt;
+    }
+    bool all_answered = true;
+    const auto self = static_cast<std::int64_t>(syscall(SYS_gettid));
+    for (const ThreadState &thread : threads_of(getpid())) {
+        constexpr std::chrono::milliseconds patience{100};
+        if (thread.state == 'R' && thread.number != self &&
+            syscall(SYS_tgkill, getpid(), thread.number, SIGURG) == 0) {
+            all_answered = asked.count.try_acquire_for(patience) && all_answered;
+        }
+    }
+    sigaction(SIGURG, &before, nullptr);
+    return all_answered ? std::optional(asked.awaited.load()) : std::nullopt;
+}
+
+} // namespace ft::radixft

@@ -1,0 +1,33 @@
+/// \file
+/// What surrounds this process's queue under btl/vader: the memory it has mapped, the neighbours as
+/// the kernel shows them, and its own threads.
+#pragma once
+
+#include "orte_glue/radixft/queue_mender.hpp"
+
+#include <map>
+
+namespace ft::radixft {
+
+/// One at a time in a process, and used by one thread, which the program's signals do not reach.
+class LocalQueue : public QueueSurroundings {
+  public:
+    /// Of a process with this local rank, as it has mapped its memory now.
+    LocalQueue(std::uint32_t jobid, std::uint32_t local_rank);
+
+    bool usable() const noexcept { return queue_.usable(); }
+
+    VaderQueue::Finding look() override { return queue_.look(); }
+    void note_neighbours() override;
+    bool neighbours_went_on() override;
+    /// Asks each thread that has a processor by a signal that programs ignore, SIGURG, whose
+    /// handler this replaces for the moment.
+    std::optional<VaderQueue::Link> awaited(VaderQueue::Place tail) override;
+    VaderQueue::Link head() override { return queue_.head(); }
+
+  private:
+    VaderQueue queue_;
+    std::map<std::int64_t, std::int64_t> had_run_; ///< by thread, in ticks
+};
+
+} // namespace ft::radixft
