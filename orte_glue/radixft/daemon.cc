@@ -263,6 +263,7 @@ void Daemon::on_timer()
         check_launch(now);
         requests_.refuse([this](Rank who) { return session_->deaths().announced(who); });
         introduce();
+        check_called_for(now);
         check_newcomers();
         check_leaving();
     }

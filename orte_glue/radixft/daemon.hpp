@@ -191,7 +191,13 @@ class Daemon {
     bool in_mpi_init(const orte_proc_t &dead) const;
     bool begins_job(const Bytes &signature) const;
     void spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death);
-    void newcomer_failed(NodeId id);
+
+    // newcomers.cc
+    void wait_for_newcomers();
+    void check_called_for(base::Time now);
+    void put_aside(NodeId id);
+    void newcomer_failed(NodeId id, const std::string &what);
+    static void end_launcher(const orte_proc_t &daemon);
 
     // daemon_watch.cc
     static void set_for_ranks(const char *variable, const char *value);
@@ -296,8 +302,10 @@ class Daemon {
     bool mapped_ = false;              ///< at mpirun: it is decided where the first job runs
     /// Daemons without which the job began, and at mpirun why: "could not be started".
     std::map<NodeId, std::string> missing_;
-    std::set<NodeId> unwanted_; ///< at mpirun: of those, all that were not asked for again
-    Shortage shortage_;         ///< at mpirun
+    /// At mpirun: daemons that were given up in the launch or in a spawn, and not asked for again.
+    std::set<NodeId> unwanted_;
+    std::map<NodeId, base::Time> called_for_; ///< at mpirun: started for spawns, and since when
+    Shortage shortage_;                       ///< at mpirun
     /// At mpirun: dead ranks of the first job without which the others get through MPI_Init.
     std::set<Rank> done_without_;
     std::set<NodeId> lost_;      ///< nothing is sent there any more

@@ -110,7 +110,10 @@ void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
         (daemon.node == nullptr || !ORTE_FLAG_TEST(daemon.node, ORTE_NODE_FLAG_DAEMON_LAUNCHED))) {
         // It has never called: it is to join, and its remote shell has failed.
         if (!lost_.contains(daemon.name.vpid)) {
-            newcomer_failed(daemon.name.vpid);
+            const int code = daemon.exit_code;
+            newcomer_failed(daemon.name.vpid,
+                            "could not be started: mpirun's remote shell returned " +
+                                std::to_string(WIFEXITED(code) ? WEXITSTATUS(code) : code));
         }
         return;
     }

@@ -98,6 +98,7 @@ void Daemon::admit_newcomers(Launch &launch)
             !session_->engine().view()->contains(id)) {
             launch.newcomers.insert(id);
             lost_.erase(id);
+            called_for_.erase(id);
             const auto who = hosts_.identity_for(host_name(id), *session_->engine().view());
             lives_[id] = who && who->id == id ? who->incarnation : 0;
             hosts_.remember(host_name(id), {id, lives_[id]});
@@ -205,6 +206,7 @@ void Callbacks::launch_daemons(int fd, short flags, void *data) noexcept
         daemons->num_reported = count - 1;
         orte_process_info.num_procs = count;
     }
+    self.wait_for_newcomers();
 }
 
 void Daemon::watch_launches() noexcept
@@ -218,9 +220,7 @@ void Daemon::take_over_launcher()
     if (start_daemons_ != nullptr) {
         return;
     }
-    if (parameters().start_without > 0) {
-        receive_daemons();
-    }
+    receive_daemons();
     for (opal_list_item_t *item = opal_list_get_first(&orte_job_states);
          item != opal_list_get_end(&orte_job_states); item = opal_list_get_next(item)) {
         auto *const state = reinterpret_cast<orte_state_t *>(item);
@@ -455,23 +455,6 @@ bool Daemon::spawn_aborted(orte_job_t &job, orte_proc_t &rank) noexcept
     flush();
     arm_timer();
     return true;
-}
-
-void Daemon::newcomer_failed(NodeId id)
-{
-    orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
-    ++daemons->num_reported; // or the next launch would wait for it
-    lost_.insert(id);
-    set_down(id);
-    if (orte_proc_t *const proc = daemon_object(id); proc != nullptr) {
-        ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
-    }
-    orte_show_help("help-errmgr-radixft.txt", "not-joined", true, host_name(id).c_str());
-    for_every_job([&](orte_job_t &job) {
-        if (&job != daemons && job.state == ORTE_JOB_STATE_DAEMONS_LAUNCHED) {
-            give_up_launch(job);
-        }
-    });
 }
 
 void Daemon::follow_joins(const membership::Event &installed)

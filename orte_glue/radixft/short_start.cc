@@ -11,11 +11,12 @@
 #include "orte_glue/radixft/every_job.hpp"
 
 #include <algorithm>
-#include <csignal>
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
-#include <sys/wait.h>
+#include <strings.h>
 
 namespace ft::radixft {
 
@@ -25,17 +26,83 @@ namespace {
 struct Room {
     std::size_t hosts = 0;
     std::size_t slots = 0;
+    std::size_t patterned = 0; ///< as many as --map-by ppr maps; with no pattern, the slots
+    std::size_t sockets = 0;
 };
 
-Room room_for(orte_app_context_t &app, orte_mapping_policy_t mapping)
+/// An object of a host for which a pattern (--map-by ppr:2:node,1:socket) gives a number of ranks.
+/// The runtime takes the beginning of a name for the whole, whatever its case.
+struct Object {
+    const char *name;
+    hwloc_obj_type_t type;
+    unsigned cache_level;
+};
+constexpr std::array objects{
+    Object{"node", HWLOC_OBJ_MACHINE, 0},    Object{"hwthread", HWLOC_OBJ_PU, 0},
+    Object{"thread", HWLOC_OBJ_PU, 0},       Object{"core", HWLOC_OBJ_CORE, 0},
+    Object{"socket", HWLOC_OBJ_SOCKET, 0},   Object{"skt", HWLOC_OBJ_SOCKET, 0},
+    Object{"l1cache", HWLOC_OBJ_L1CACHE, 1}, Object{"l2cache", HWLOC_OBJ_L2CACHE, 2},
+    Object{"l3cache", HWLOC_OBJ_L3CACHE, 3}, Object{"numa", HWLOC_OBJ_NUMANODE, 0},
+};
+
+/// How many of them a host has. A host that has never called is taken to have as many as mpirun's.
+std::size_t count_of(const Object &object, const orte_node_t &host)
+{
+    if (object.type == HWLOC_OBJ_MACHINE) {
+        return 1;
+    }
+    const bool known = host.topology != nullptr && host.topology->topo != nullptr;
+    return opal_hwloc_base_get_nbobjs_by_type(known ? host.topology->topo : opal_hwloc_topology,
+                                              object.type, object.cache_level,
+                                              OPAL_HWLOC_AVAILABLE);
+}
+
+const char *pattern_of(const orte_job_map_t &map)
+{
+    return map.ppr != nullptr ? map.ppr : orte_rmaps_base.ppr;
+}
+
+/// The ranks that a host gets by a pattern: each part of it is a limit. One that is wrong the
+/// runtime refuses.
+std::size_t ranks_by(const std::string &pattern, const orte_node_t &host)
+{
+    std::size_t most = 0;
+    std::istringstream parts(pattern);
+    for (std::string part; std::getline(parts, part, ',');) {
+        const std::size_t colon = part.find(':');
+        const std::string name = colon == part.npos ? std::string() : part.substr(colon + 1);
+        const auto *const object =
+            std::find_if(objects.begin(), objects.end(), [&name](const Object &o) {
+                return !name.empty() && strncasecmp(o.name, name.c_str(), name.size()) == 0;
+            });
+        if (object != objects.end()) {
+            const std::size_t ranks =
+                std::strtoul(part.c_str(), nullptr, 10) * count_of(*object, host);
+            most = most == 0 ? ranks : std::min(most, ranks);
+        }
+    }
+    return most;
+}
+
+Room room_for(orte_app_context_t &app, const orte_job_map_t &map)
 {
     opal_list_t nodes;
     OBJ_CONSTRUCT(&nodes, opal_list_t);
     orte_std_cntr_t slots = 0;
     Room room;
-    if (orte_rmaps_base_get_target_nodes(&nodes, &slots, &app, mapping, true, true) ==
+    if (orte_rmaps_base_get_target_nodes(&nodes, &slots, &app, map.mapping, true, true) ==
         ORTE_SUCCESS) {
-        room = {opal_list_get_size(&nodes), static_cast<std::size_t>(std::max(slots, 0))};
+        room.hosts = opal_list_get_size(&nodes);
+        room.slots = static_cast<std::size_t>(std::max(slots, 0));
+        room.patterned = pattern_of(map) == nullptr ? room.slots : 0;
+        orte_node_t *node = nullptr;
+        OPAL_LIST_FOREACH(node, &nodes, orte_node_t)
+        {
+            if (pattern_of(map) != nullptr) {
+                room.patterned += ranks_by(pattern_of(map), *node);
+            }
+            room.sockets += count_of({"socket", HWLOC_OBJ_SOCKET, 0}, *node);
+        }
     }
     OPAL_LIST_DESTRUCT(&nodes);
     return room;
@@ -52,19 +119,18 @@ bool oversubscribes(const orte_job_map_t &map)
            (said & ORTE_MAPPING_NO_OVERSUBSCRIBE) == 0;
 }
 
-/// How many ranks each host gets; 0 when that is not what was asked for.
-std::size_t ranks_per_host(const orte_job_map_t &map)
+/// The ranks that a job without -np has: the runtime looks for these two words in the pattern, and
+/// takes the first number in it.
+std::size_t ranks_without_number(const Room &room, const orte_job_map_t &map)
 {
-    const char *const text = map.ppr != nullptr ? map.ppr : orte_rmaps_base.ppr;
-    if (text == nullptr || std::strstr(text, "node") == nullptr) {
-        return 0;
+    const char *const text = pattern_of(map);
+    if (text != nullptr && std::strstr(text, "node") != nullptr) {
+        return std::strtoul(text, nullptr, 10) * room.hosts;
     }
-    return std::strtoul(text, nullptr, 10);
-}
-
-std::size_t capacity(const Room &room, std::size_t per_host)
-{
-    return per_host != 0 ? per_host * room.hosts : room.slots;
+    if (text != nullptr && std::strstr(text, "socket") != nullptr) {
+        return std::strtoul(text, nullptr, 10) * room.sockets;
+    }
+    return room.slots;
 }
 
 /// Whether it is known how many slots each host has: those that nobody has told are counted when
@@ -87,16 +153,6 @@ orte_job_t *first_job()
     orte_job_t *found = nullptr;
     for_every_job([&](orte_job_t &job) { found = is_first(job.jobid) ? &job : found; });
     return found;
-}
-
-/// A remote shell that still tries to reach its host would outlast mpirun.
-void end_launcher(const orte_proc_t &daemon)
-{
-    siginfo_t info{};
-    if (daemon.pid > 0 &&
-        waitid(P_PID, static_cast<id_t>(daemon.pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
-        ::kill(-daemon.pid, SIGKILL);
-    }
 }
 
 /// As if the daemon had called: the runtime goes on when all have.
@@ -174,30 +230,32 @@ void Daemon::lost_in_launch(NodeId id, const std::string &what)
 Daemon::Shortage Daemon::shortage(orte_job_t &job) const
 {
     Shortage found;
-    const std::size_t per_host = ranks_per_host(*job.map);
+    const bool patterned = pattern_of(*job.map) != nullptr;
     for (int i = 0; i < job.apps->size; ++i) {
         auto *const app =
             static_cast<orte_app_context_t *>(opal_pointer_array_get_item(job.apps, i));
         if (app == nullptr) {
             continue;
         }
-        const Room left = room_for(*app, job.map->mapping);
+        const Room left = room_for(*app, *job.map);
         const auto set_missing = [this](orte_node_state_t state) {
             for (const auto &[id, what] : missing_) {
                 daemon_object(id)->node->state = state;
             }
         };
         set_missing(ORTE_NODE_STATE_UP);
-        const Room all = room_for(*app, job.map->mapping);
+        const Room all = room_for(*app, *job.map);
         set_missing(ORTE_NODE_STATE_DOWN);
         const std::size_t wanted = app->num_procs != 0 ? static_cast<std::size_t>(app->num_procs)
-                                                       : capacity(all, per_host);
-        const bool crowded = oversubscribes(*job.map) && per_host == 0 && app->num_procs != 0;
-        const std::size_t room = capacity(left, per_host);
+                                                       : ranks_without_number(all, *job.map);
+        const bool crowded = oversubscribes(*job.map) && !patterned && app->num_procs != 0;
+        const std::size_t room =
+            app->num_procs != 0 ? left.patterned
+                                : std::min(left.patterned, ranks_without_number(left, *job.map));
         found.asked += wanted;
         found.nobody_left = found.nobody_left || left.hosts == 0;
         // Who asked for more than there ever was is told so by the runtime.
-        if (wanted > room && wanted <= capacity(all, per_host) && job.num_apps == 1 && !crowded) {
+        if (wanted > room && wanted <= all.patterned && job.num_apps == 1 && !crowded) {
             found.ranks += wanted - room;
         }
     }
