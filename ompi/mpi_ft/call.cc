@@ -1,5 +1,7 @@
 #include "ompi/mpi_ft/call.hpp"
 
+#include <dlfcn.h>
+
 #include "opal/mca/show_help.hpp"
 #include "opal/process/standing.hpp"
 
@@ -50,16 +52,33 @@ int unsupported(ompi_communicator_t *comm, const char *function, const char *why
     return raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, function);
 }
 
-/// Once a job: what is promised only with pml/dr.
-void tell_of_other_pml() noexcept
+/// Whether the program's calls that make communicators find libmpi's functions and not this
+/// library's: libmpi stands before it on the line that linked the program. Tools that listen to a
+/// program's calls stand before both, and go on to the PMPI_ name.
+bool behind_libmpi() noexcept
+{
+    Dl_info maker{};
+    Dl_info here{};
+    const void *const found = dlsym(RTLD_DEFAULT, "PMPI_Comm_dup");
+    return found != nullptr && dladdr(found, &maker) != 0 &&
+           dladdr(reinterpret_cast<void *>(behind_libmpi), &here) != 0 &&
+           maker.dli_fbase != here.dli_fbase;
+}
+
+/// Once a job: what is not promised the way the program was linked, and what only with pml/dr.
+void tell_of_lesser_promise() noexcept
 {
     static std::atomic<bool> told{false};
     const char *pml = mca_pml_base_selected_component.pmlm_version.mca_component_name;
-    if (OPAL_LIKELY(told.load(std::memory_order_relaxed)) || told.exchange(true)) {
+    if (OPAL_LIKELY(told.load(std::memory_order_relaxed)) || told.exchange(true) ||
+        ompi_mpi_comm_world.comm.c_my_rank != 0) {
         return;
     }
-    if (std::strcmp(pml, "dr") != 0 && ompi_mpi_comm_world.comm.c_my_rank == 0) {
+    if (std::strcmp(pml, "dr") != 0) {
         mca::show_help("help-mpi-ft.txt", "other pml", pml);
+    }
+    if (behind_libmpi()) {
+        mca::show_help("help-mpi-ft.txt", "behind libmpi");
     }
 }
 
@@ -95,7 +114,7 @@ Record *checked(ompi_communicator_t *comm, const char *function, int &error) noe
         error = unsupported(comm, function, "no component");
         return nullptr;
     }
-    tell_of_other_pml();
+    tell_of_lesser_promise();
     return record;
 }
 
