@@ -19,7 +19,9 @@ from fttap import check, main  # noqa: E402
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 CALLS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "calls")
+CONNECTS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "connects")
 TABLE = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "table")
+HALF_ADDED = TABLE.replace("table", "half_added")
 PREFIX = os.environ["FT_PREFIX"]
 WORK = os.environ.get("TMPDIR", "/tmp")
 DEADLINE = 60
@@ -34,10 +36,10 @@ def flags():
     return done.stdout.split()
 
 
-def build(compiler, source):
-    """Compiles one of this folder's programs without a warning; gives its path."""
+def build(compiler, source, *before):
+    """Compiles one of this folder's programs without a warning, with these flags before the library's; gives its path."""
     program = os.path.join(WORK, os.path.basename(source).replace(".", "_"))
-    command = [compiler, "-Wall", "-o", program, os.path.join(HERE, source), *flags()]
+    command = [compiler, "-Wall", "-o", program, os.path.join(HERE, source), *before, *flags()]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False)
     check(done.returncode == 0 and "warning" not in done.stdout, f"{command}:\n{done.stdout}")
@@ -134,6 +136,29 @@ def begun():
     survivors(4, 2, TABLE, "begun")
     # What Open MPI has for a request is used again.
     survivors(4, 2, TABLE, "begun_again", then=3)
+
+
+def connects(how, where):
+    """One job in which rank 0 waits for its connection to rank 1, which is outside of MPI, and rank 2 does this."""
+    fifo = os.path.join(WORK, f"connects_{how}_{where}")
+    os.mkfifo(fifo)
+    over = dict(DEADLY, btl="tcp,self", btl_tcp_if_include="lo")
+    result = run(3, over, CONNECTS, how, where, fifo)
+    right = {int(rank) for rank in re.findall(r"^\s*rank (\d+) right$", result.output, re.M)}
+    result.must(result.code == 0 and right == {0, 1, 2} - ({2} if how == "dies" else set()), f"right: {right}")
+
+
+def unconnected_dies():
+    """Who waits in a collective for a connection to a rank that lives comes out when another one dies"""
+    connects("dies", "barrier")
+    connects("dies", "gather")
+
+
+def unconnected_revoked():
+    """The same, and in a send of the program's own, when the communicator is revoked"""
+    connects("revokes", "barrier")
+    connects("revokes", "gather")
+    connects("revokes", "send")
 
 
 def half_enabled():
@@ -241,6 +266,48 @@ def other_pml_deadly():
         result.must(result.output.count('runs over the PML "ob1"') == 1, "no message, or several")
 
 
+VALIDATES = """
+#include <mpi_ft.h>
+int main(int argc, char **argv)
+{
+    int failed = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_validate_all(MPI_COMM_WORLD, &failed);
+    return MPI_Finalize();
+}
+"""
+
+
+def behind_libmpi():
+    """Linked behind libmpi the library says that the makers of communicators are not its own"""
+    source = os.path.join(WORK, "validates.c")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(VALIDATES)
+    for before in ((), ("-lmpi",)):
+        program = build(os.environ["FT_MPICC"], source, *before)
+        result = run(3, {"pml": "dr", "btl": "vader,self"}, program)
+        said = result.output.count("was linked with libmpi before libmpi_ft")
+        result.must(result.code == 0 and said == len(before), f"said {said} times")
+
+
+def half_added():
+    """A rank that dies while it adds to another's queue in shared memory leaves no gap there that holds the other up"""
+    # Through fast boxes, once there are any, the queue is not used.
+    settings = dict(DEADLY, btl_vader_fbox_threshold=1000000)
+    for how, wanted in (("waits", "had messages"), ("computes", "had messages"), ("empty", "was empty")):
+        for _ in range(5):  # somebody else may have had something to say
+            steps = os.path.join(WORK, "steps")
+            with open(steps, "wb") as file:
+                file.write(bytes(8))
+            result = run(4, settings, HALF_ADDED, how, steps)
+            right = set(re.findall(r"^\s*rank (\d+) right$", result.output, re.M))
+            result.must(result.code == 0 and right == {"0", "1", "3"}, f"{how}: right: {right}")
+            if f"the queue {wanted}" in result.output:
+                break
+        else:
+            result.must(False, f"{how}: never came to pass")
+
+
 HELD = r"Rank 1 on \S+ lives, but others have agreed that it has failed"
 
 
@@ -305,8 +372,9 @@ def examples():
 
 SETS = {
     "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
-    "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly,
+    "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, wronged_without_radixft, fatal],
+    "connects": [unconnected_dies, unconnected_revoked],
     "examples": [examples],
 }
 
