@@ -60,7 +60,8 @@ def appended(folder, extension):
 class Job:
     """mpirun of the test program, from start to verdict."""
 
-    def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS, verbose="1", output=None):
+    def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS, verbose="1", output=None,
+                 lasts=0):
         self.cluster = cluster
         self.deaths = deaths
         self.ranks = ranks
@@ -70,8 +71,8 @@ class Job:
             *mca, "--mca", "errmgr_base_verbose", verbose, "--mca", "errmgr_radixft_output_dir",
             output or self.folder, "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
             str(deaths), "--marks", self.marks.path, *options,
-            deadline=DEADLINE, env=ftcluster.component_env())
-        self.end = time.monotonic() + DEADLINE
+            deadline=DEADLINE + lasts, env=ftcluster.component_env())
+        self.end = time.monotonic() + DEADLINE + lasts
 
     def __enter__(self):
         return self
@@ -562,8 +563,9 @@ RANK_TESTS = [
 def nobody_is_accused():
     """On a machine that is sixteen times too small nobody is taken for dead, with the defaults"""
     ranks = 16 * (os.cpu_count() or 1)
+    seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 8
     with ftcluster.Cluster() as cluster:
-        with Job(cluster, "--busy", sys.argv[2] if len(sys.argv) > 2 else "8", mca=DEFAULT, ranks=ranks) as job:
+        with Job(cluster, "--busy", str(seconds), mca=DEFAULT, ranks=ranks, lasts=seconds) as job:
             job.verdict()
             stories = re.findall(r"^.*\[daemon 0\].*(?:believes|lives after all|installed).*$", job.run.err, re.M)
             comment("\n".join(stories) or f"{ranks} ranks computed, and no daemon was doubted")

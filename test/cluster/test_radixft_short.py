@@ -76,6 +76,17 @@ def host_is_down():
             ends(it, "the daemon on n2 could not be started")
 
 
+def host_of_a_pattern_is_down():
+    """A host is down: of --map-by ppr the ranks count that the pattern gives to hosts, not their slots"""
+    with ftcluster.Cluster(hosts=HOSTS) as cluster:
+        cluster.ask("kill", host="n2", silent=False)
+        for pattern in ("1:socket", "1:SKT", "1:n"):
+            with start(cluster, ANYWHERE, WAITS, mca=settings(1, "--map-by", f"ppr:{pattern}"), slots=2) as it:
+                begins(it, HOSTS - 1)
+        with start(cluster, ANYWHERE, WAITS, mca=settings(1, "--map-by", "ppr:1:socket"), slots=2, numbered=False) as it:
+            begins(it, HOSTS - 1)
+
+
 def more_is_down():
     """More ranks would be missing than may be: the job ends; and a job of mpirun's host alone, and of nobody"""
     with ftcluster.Cluster(hosts=HOSTS) as cluster:
@@ -225,4 +236,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["init"]:
         main([rank_is_done_without, host_is_done_without, not_without_these])
     else:
-        main([host_is_down, more_is_down, host_is_silent, daemon_dies_early, goes_on_failing, missing_host_joins])
+        main([host_is_down, host_of_a_pattern_is_down, more_is_down, host_is_silent, daemon_dies_early, goes_on_failing, missing_host_joins])
