@@ -64,14 +64,17 @@ class Start:
         self.struck = time.monotonic()
 
     def kill_in_the_launch(self, pattern, host):
-        """SIGKILL for what has just been started there, until there is none: a daemon that leaves its remote shell forks."""
-        found = []
-        while pids := [pid for where, pid in processes(self.cluster, pattern) if where == host]:
+        """SIGKILL for what has just been started there, until there is none. A daemon that leaves its remote shell forks: it
+        may end, and its child begin, behind the back of whoever lists processes, who then sees neither."""
+        found, unseen = [], 0
+        while unseen < 2:
+            check(time.monotonic() < self.end and not self.run.ended(), f"{host} runs none of {pattern}")
+            pids = [pid for where, pid in processes(self.cluster, pattern) if where == host]
             found += pids
+            unseen = 0 if pids or not found else unseen + 1
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        check(found, f"{host} runs none of {pattern}")
         self.struck = time.monotonic()
 
     def release(self):
