@@ -11,6 +11,7 @@
 #include <semaphore>
 #include <sstream>
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -88,8 +89,44 @@ void on_question(int, siginfo_t *, void *context) noexcept
 
 } // namespace
 
+SegmentsAgain::SegmentsAgain(std::uint32_t jobid)
+    : found_(VaderQueue::mapped(contents("/proc/self/maps"), jobid))
+{
+    for (VaderQueue::Segment &segment : found_.segments) {
+        // Of nothing, the kernel makes a second mapping and leaves the first. The file may be gone.
+        void *const again = segment.begin == nullptr
+                                ? MAP_FAILED
+                                : mremap(segment.begin, 0, segment.bytes, MREMAP_MAYMOVE);
+        if (again == MAP_FAILED) {
+            segment = {};
+            continue;
+        }
+        auto *const begin = static_cast<std::byte *>(again);
+        segment.shift = begin - segment.begin;
+        segment.begin = begin;
+    }
+    // Between both looks something else may have come to be there.
+    const std::string maps = contents("/proc/self/maps");
+    for (std::size_t rank = 0; rank < found_.segments.size(); ++rank) {
+        VaderQueue::Segment &segment = found_.segments[rank];
+        if (segment.begin != nullptr && VaderQueue::owner_at(maps, jobid, segment.begin) != rank) {
+            munmap(segment.begin, segment.bytes);
+            segment = {};
+        }
+    }
+}
+
+SegmentsAgain::~SegmentsAgain()
+{
+    for (const VaderQueue::Segment &segment : found_.segments) {
+        if (segment.begin != nullptr) {
+            munmap(segment.begin, segment.bytes);
+        }
+    }
+}
+
 LocalQueue::LocalQueue(std::uint32_t jobid, std::uint32_t local_rank)
-    : queue_(VaderQueue::of(contents("/proc/self/maps"), jobid, local_rank))
+    : segments_(jobid), queue_(segments_.found().segments, local_rank, segments_.found().code)
 {
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <optional>
 
 namespace ft::radixft {
 
@@ -48,6 +47,18 @@ std::optional<Mapping> parse(std::string_view line)
     return found;
 }
 
+template <typename Function>
+void for_each_mapping(std::string_view maps, Function function)
+{
+    for (std::size_t at = 0; at < maps.size();) {
+        const std::size_t end = std::min(maps.find('\n', at), maps.size());
+        if (const auto mapping = parse(maps.substr(at, end - at))) {
+            function(*mapping);
+        }
+        at = end + 1;
+    }
+}
+
 /// The local rank of the segment's owner, of a file vader_segment.NODE.UID.JOB.RANK of this job.
 std::optional<std::size_t> owner(std::string_view path, std::uint32_t jobid)
 {
@@ -83,27 +94,40 @@ VaderQueue::VaderQueue(std::vector<Segment> segments, std::size_t own, Code code
     }
 }
 
-VaderQueue VaderQueue::of(std::string_view maps, std::uint32_t jobid, std::uint32_t local_rank)
+VaderQueue::Mapped VaderQueue::mapped(std::string_view maps, std::uint32_t jobid)
 {
     constexpr std::size_t most_ranks = 65536; // vader's own limit is far below
-    std::vector<Segment> segments;
-    Code code;
-    for (std::size_t at = 0; at < maps.size();) {
-        const std::size_t end = std::min(maps.find('\n', at), maps.size());
-        if (const auto mapping = parse(maps.substr(at, end - at))) {
-            if (mapping->code && mapping->path.ends_with("/mca_btl_vader.so")) {
-                code = {mapping->begin, mapping->end};
-            }
-            const auto rank = owner(mapping->path, jobid);
-            if (rank && *rank < most_ranks) {
-                segments.resize(std::max(segments.size(), *rank + 1));
-                segments[*rank] = {reinterpret_cast<std::byte *>(mapping->begin),
-                                   mapping->end - mapping->begin};
-            }
+    Mapped found;
+    for_each_mapping(maps, [&found, jobid](const Mapping &mapping) {
+        if (mapping.code && mapping.path.ends_with("/mca_btl_vader.so")) {
+            found.code = {mapping.begin, mapping.end};
         }
-        at = end + 1;
-    }
-    return {std::move(segments), local_rank, code};
+        const auto rank = owner(mapping.path, jobid);
+        if (rank && *rank < most_ranks) {
+            found.segments.resize(std::max(found.segments.size(), *rank + 1));
+            found.segments[*rank] = {reinterpret_cast<std::byte *>(mapping.begin),
+                                     mapping.end - mapping.begin};
+        }
+    });
+    return found;
+}
+
+std::optional<std::size_t> VaderQueue::owner_at(std::string_view maps, std::uint32_t jobid,
+                                                const std::byte *begin)
+{
+    std::optional<std::size_t> found;
+    for_each_mapping(maps, [&](const Mapping &mapping) {
+        if (mapping.begin == reinterpret_cast<std::uintptr_t>(begin)) {
+            found = owner(mapping.path, jobid);
+        }
+    });
+    return found;
+}
+
+VaderQueue VaderQueue::of(std::string_view maps, std::uint32_t jobid, std::uint32_t local_rank)
+{
+    Mapped found = mapped(maps, jobid);
+    return {std::move(found.segments), local_rank, found.code};
 }
 
 VaderQueue::Link VaderQueue::at(Place place) const noexcept
@@ -151,8 +175,9 @@ VaderQueue::Finding VaderQueue::look() const noexcept
 VaderQueue::Link VaderQueue::missing_at(std::uintptr_t address, Place tail) const noexcept
 {
     for (std::size_t owner = 0; owner < segments_.size(); ++owner) {
-        const auto begin = reinterpret_cast<std::uintptr_t>(segments_[owner].begin);
-        if (begin == 0 || address < begin + segment_head ||
+        const auto begin = reinterpret_cast<std::uintptr_t>(segments_[owner].begin) -
+                           static_cast<std::uintptr_t>(segments_[owner].shift);
+        if (segments_[owner].begin == nullptr || address < begin + segment_head ||
             address >= begin + segments_[owner].bytes) {
             continue;
         }

@@ -21,6 +21,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,7 @@ class VaderQueue {
     struct Segment {
         std::byte *begin = nullptr;
         std::size_t bytes = 0;
+        std::ptrdiff_t shift = 0; ///< of `begin` from where btl/vader has it mapped
     };
     /// Code of btl/vader in this process.
     struct Code {
@@ -47,8 +49,19 @@ class VaderQueue {
     /// Of the process with local rank `own`, whose segment is one of these, by local rank.
     VaderQueue(std::vector<Segment> segments, std::size_t own, Code code);
 
-    /// As this process has mapped them. `maps` is the text of /proc/self/maps. Not usable() when
-    /// this process has no such segment: without btl/vader, or with segments that have no name.
+    /// What a job's processes have mapped, by the text of /proc/self/maps: segments by local rank.
+    struct Mapped {
+        std::vector<Segment> segments;
+        Code code;
+    };
+    static Mapped mapped(std::string_view maps, std::uint32_t jobid);
+    /// Whose segment begins at an address, if any does.
+    static std::optional<std::size_t> owner_at(std::string_view maps, std::uint32_t jobid,
+                                               const std::byte *begin);
+
+    /// As this process has mapped them, for as long as btl/vader does not unmap them, which
+    /// MPI_Finalize does. Not usable() when this process has no such segment: without btl/vader, or
+    /// with segments that have no name.
     static VaderQueue of(std::string_view maps, std::uint32_t jobid, std::uint32_t local_rank);
 
     bool usable() const noexcept { return head_ != nullptr; }
@@ -72,8 +85,8 @@ class VaderQueue {
     /// Any thread, while others use the queue.
     Finding look() const noexcept;
 
-    /// The link of a fragment that is at `address`, if there may be one whose link is missing
-    /// before `tail`; nullptr if not. Async-signal-safe.
+    /// The link of a fragment that btl/vader has at `address`, if there may be one whose link is
+    /// missing before `tail`; nullptr if not. Async-signal-safe.
     Link missing_at(std::uintptr_t address, Place tail) const noexcept;
     bool is_code(std::uintptr_t address) const noexcept
     {

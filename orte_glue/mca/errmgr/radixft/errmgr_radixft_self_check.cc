@@ -127,23 +127,22 @@ class SelfCheck {
     bool mend()
     try {
         if (const std::size_t deaths = process::death_count(); deaths != deaths_) {
-            deaths_ = deaths;
-            // Segments may have come since.
+            // One at a time. Segments may have come since, or gone.
+            queue_.reset();
             queue_ = std::make_unique<LocalQueue>(ORTE_PROC_MY_NAME->jobid,
                                                   orte_process_info.my_local_rank);
-            if (queue_->usable()) {
-                mender_.on_death();
-            }
+            deaths_ = deaths;
+            mender_.on_death();
         }
-        if (mender_.looking() && mender_.step(*queue_)) {
+        if (queue_ != nullptr && queue_->usable() && mender_.step(*queue_)) {
             opal_output_verbose(1, orte_errmgr_base_framework.framework_output,
                                 "radixft: rank %s: a dead writer's gap in the queue is closed",
                                 ORTE_VPID_PRINT(ORTE_PROC_MY_NAME->vpid));
         }
-        if (!mender_.looking()) {
+        if (queue_ != nullptr && !(queue_->usable() && mender_.looking())) {
             queue_.reset();
         }
-        return mender_.looking();
+        return queue_ != nullptr;
     } catch (const std::exception &) {
         return true; // no memory to look: again
     }
