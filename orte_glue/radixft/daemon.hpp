@@ -223,10 +223,14 @@ class Daemon {
     void on_launch(NodeId from, std::span<const std::byte> bytes);
     static Bytes sealed(const membership::Key &key, Bytes bytes);
 
+    // daemon_connections.cc
+    bool is_to_knock_first(NodeId id) const;
+    void knock_at(NodeId id);
+    void on_refused(NodeId id);
+
     // daemon_events.cc
     void flush();
     void flush_glue();
-    void on_refused(NodeId id);
     void on_event(const membership::Event &event);
     void remember_loss(const membership::Removed &gone_one, Epoch epoch);
     void on_installed(const membership::Event &event);

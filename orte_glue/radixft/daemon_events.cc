@@ -2,7 +2,6 @@
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
-#include "orte_glue/radixft/probe.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 
 #include "opal/process/keys.hpp"
@@ -14,83 +13,11 @@ using membership::Event;
 
 namespace {
 
-/// How long a host has to refuse a knock before its daemon is probed through the protocol instead.
-constexpr base::Duration knock_patience = 50_ms;
-
 /// How much later than on the board a death is told by PMIx. Ranks that poll know by then, also
 /// where several of them share a core; those that do not poll know that much later.
 constexpr base::Duration events_after = 5_ms;
 
 } // namespace
-
-void Daemon::connection_lost(NodeId id) noexcept
-{
-    if (!started_ || id == self_ || lost_.contains(id) ||
-        (!held_.begin(id) && awaited_.erase(id) == 0)) {
-        return;
-    }
-    doubted_us_.emplace(id, wall_us());
-    story(2, "lost the connection to daemon %u, knocks at its port", id);
-    knock(contact(id), knock_patience, [id](Knock answer) {
-        Daemon &self = get();
-        const std::vector<Held::Message> held = self.held_.end(id);
-        if (!self.started_) {
-            return;
-        }
-        story(2, "knock at daemon %u: %s", id,
-              answer == Knock::refused    ? "refused"
-              : answer == Knock::accepted ? "accepted"
-                                          : "silence");
-        if (!self.begun()) {
-            if (self.self_ == 0 && answer == Knock::refused) {
-                self.lost_in_launch(id, "ended before the job had begun");
-            }
-            return;
-        }
-        if (answer == Knock::refused) {
-            self.on_refused(id);
-            return;
-        }
-        // Ahead of what the suspicion makes this daemon say. The lower one of the two opens the new
-        // connection.
-        for (const Held::Message &m : held) {
-            self.send(id, m.tag, m.bytes);
-        }
-        self.session_->suspicion(monotonic_now(), id);
-        self.flush();
-        self.arm_timer();
-    });
-}
-
-/// The host of a daemon refuses connections to it: it is dead.
-void Daemon::on_refused(NodeId id)
-{
-    if (!begun()) {
-        return;
-    }
-    lost_.insert(id);
-    if (orte_proc_t *const proc = daemon_object(id); proc != nullptr && orte_orteds_term_ordered) {
-        ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
-        check_all_gone();
-    }
-    session_->proof(monotonic_now(), id, membership::ProofKind::refused);
-    flush();
-    arm_timer();
-}
-
-void Daemon::channel_broke(const char *text) noexcept
-{
-    story(2, "the channel broke: %s", text);
-    if (!begun() && !ORTE_PROC_IS_HNP) {
-        return;
-    }
-    for (NodeId id = 0; id < orte_process_info.num_procs; ++id) {
-        if (const orte_proc_t *const proc = daemon_object(id);
-            id != self_ && proc != nullptr && ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_ALIVE)) {
-            connection_lost(id);
-        }
-    }
-}
 
 void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
 {

@@ -1,0 +1,115 @@
+// What a daemon does when its connection to another one is gone: it asks at that one's port whether
+// anybody listens there still.
+#include "orte_glue/radixft/daemon.hpp"
+
+#include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/probe.hpp"
+
+namespace ft::radixft {
+
+using namespace base::literals;
+
+namespace {
+
+/// How long a host has to refuse a knock before its daemon is probed through the protocol instead.
+constexpr base::Duration knock_patience = 50_ms;
+
+/// When those knock who are neither the root nor next to it in the tree: by then the others have
+/// told them, as a rule, and where hosts share cores, they have not been in their way.
+constexpr base::Duration others_knock_after = 5_ms;
+
+} // namespace
+
+void Daemon::connection_lost(NodeId id) noexcept
+{
+    if (!started_ || id == self_ || lost_.contains(id) ||
+        (!held_.begin(id) && awaited_.erase(id) == 0)) {
+        return;
+    }
+    doubted_us_.emplace(id, wall_us());
+    if (is_to_knock_first(id)) {
+        knock_at(id);
+    } else {
+        Callbacks::after(others_knock_after, [id] { get().knock_at(id); });
+    }
+}
+
+bool Daemon::is_to_knock_first(NodeId id) const
+{
+    if (!is_member()) {
+        return true;
+    }
+    const membership::View &view = *session_->engine().view();
+    return view.root() == self_ || !view.contains(id) || view.parent(id) == self_ ||
+           view.parent(self_) == id;
+}
+
+void Daemon::knock_at(NodeId id)
+{
+    if (!started_) {
+        held_.end(id);
+        return;
+    }
+    story(2, "lost the connection to daemon %u, knocks at its port", id);
+    knock(contact(id), knock_patience, [id](Knock answer) {
+        Daemon &self = get();
+        const std::vector<Held::Message> held = self.held_.end(id);
+        if (!self.started_) {
+            return;
+        }
+        story(2, "knock at daemon %u: %s", id,
+              answer == Knock::refused    ? "refused"
+              : answer == Knock::accepted ? "accepted"
+                                          : "silence");
+        if (!self.begun()) {
+            if (self.self_ == 0 && answer == Knock::refused) {
+                self.lost_in_launch(id, "ended before the job had begun");
+            }
+            return;
+        }
+        if (answer == Knock::refused) {
+            self.on_refused(id);
+            return;
+        }
+        // Ahead of what the suspicion makes this daemon say. The lower one of the two opens the new
+        // connection.
+        for (const Held::Message &m : held) {
+            self.send(id, m.tag, m.bytes);
+        }
+        self.session_->suspicion(monotonic_now(), id);
+        self.flush();
+        self.arm_timer();
+    });
+}
+
+/// The host of a daemon refuses connections to it: it is dead.
+void Daemon::on_refused(NodeId id)
+{
+    if (!begun()) {
+        return;
+    }
+    lost_.insert(id);
+    if (orte_proc_t *const proc = daemon_object(id); proc != nullptr && orte_orteds_term_ordered) {
+        ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
+        check_all_gone();
+    }
+    session_->proof(monotonic_now(), id, membership::ProofKind::refused);
+    flush();
+    arm_timer();
+}
+
+void Daemon::channel_broke(const char *text) noexcept
+{
+    story(2, "the channel broke: %s", text);
+    if (!begun() && !ORTE_PROC_IS_HNP) {
+        return;
+    }
+    for (NodeId id = 0; id < orte_process_info.num_procs; ++id) {
+        if (const orte_proc_t *const proc = daemon_object(id);
+            id != self_ && proc != nullptr && ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_ALIVE)) {
+            connection_lost(id);
+        }
+    }
+}
+
+} // namespace ft::radixft
