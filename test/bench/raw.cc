@@ -1,13 +1,18 @@
 // How fast datagrams go by themselves: the transports of btl/dgram without anything that would
 // make them reliable, one process sending as fast as it is let and another counting what comes.
 //
-// usage: raw FILE receive|send --network A.B.C.D/N [--provider NAME] [--seconds T]
+// usage: raw FILE receive|send --network A.B.C.D/N [--provider NAME] [--seconds T] [--copies 0|1]
 //   The receiver writes its address to FILE, for the sender (both see the same files). Datagrams
 //   are as large as the way carries in one packet and are given to it as many at a time as
 //   btl/dgram gives it, from 4 MiB of memory. The receiver prints `bandwidth 1048576 GB/S GB/s
 //   SENT`: what came and what was sent, 10^9 bytes a second of all bytes in the datagrams; the
 //   second word is only there so that it is found where the bandwidth of 1 MiB messages is. It
 //   begins with the first datagram and ends when none has come for a while.
+//   --copies 1 adds what no protocol that keeps a message's bytes whole can do without, and nothing
+//   else: each datagram has room for pml/dr's headers, its payload is copied from a message of
+//   1 MiB of the user's and summed on the way, and the receiver copies it into one, sums and
+//   compares. Only payload counts then. Nothing is acknowledged or sent again.
+#include "opal/ft/base/crc32c.hpp"
 #include "opal/mca/btl/dgram/providers.hpp"
 
 #include <algorithm>
@@ -17,6 +22,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +37,10 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr std::size_t least_batch = 64;
 constexpr std::size_t memory_bytes = 4 * 1024 * 1024;
+/// Of pml/dr, btl/dgram and the checksum, in a fragment of a long message.
+constexpr std::size_t header_bytes = 80;
+constexpr std::size_t message_bytes = 1024 * 1024;
+constexpr std::size_t messages_under_way = 8; ///< as test/bench/p2p has them
 constexpr std::size_t most_announced = 1 + Address::most_bytes;
 constexpr Seconds silence{0.3};
 constexpr Seconds patience{20};
@@ -42,6 +53,7 @@ struct Options {
     std::string network;
     std::string provider = "udp";
     double seconds = 0.3;
+    bool copies = false;
 };
 
 [[noreturn]] void stop(const std::string &why)
@@ -54,7 +66,8 @@ Options parse(int argc, char **argv)
 {
     Options options;
     if (argc < 3 || argc % 2 == 0) {
-        stop("usage: raw FILE receive|send --network A.B.C.D/N [--provider NAME] [--seconds T]");
+        stop("usage: raw FILE receive|send --network A.B.C.D/N [--provider NAME] [--seconds T] "
+             "[--copies 0|1]");
     }
     options.file = argv[1];
     options.sends = std::string_view(argv[2]) == "send";
@@ -67,6 +80,8 @@ Options parse(int argc, char **argv)
             options.provider = value;
         } else if (name == "--seconds") {
             options.seconds = std::atof(value);
+        } else if (name == "--copies") {
+            options.copies = std::atoi(value) != 0;
         } else {
             stop("no option " + std::string(name));
         }
@@ -121,6 +136,28 @@ Address find(const Options &options)
     return address;
 }
 
+/// The user's memory: messages that are sent, or received, one behind the other and over again.
+class Messages {
+  public:
+    explicit Messages(std::size_t payload)
+        : payload_(payload), memory_(messages_under_way * message_bytes, std::byte{1})
+    {
+    }
+    /// Where the next datagram's payload is.
+    std::span<std::byte> next() noexcept
+    {
+        const std::span<std::byte> piece(memory_.data() + at_, payload_);
+        at_ += payload_;
+        at_ = at_ + payload_ > memory_.size() ? 0 : at_;
+        return piece;
+    }
+
+  private:
+    std::size_t payload_;
+    std::size_t at_ = 0;
+    std::vector<std::byte> memory_;
+};
+
 void send(const Options &options)
 {
     const auto transport = open(options);
@@ -137,16 +174,24 @@ void send(const Options &options)
     for (std::size_t i = 0; i < slots; ++i) {
         datagrams[i].pieces[0] = {memory.data() + i * size, size};
     }
+    const std::size_t payload = options.copies ? size - header_bytes : size;
+    Messages messages(payload);
     std::uint64_t sent = 0;
     const auto end = Clock::now() + Seconds(options.seconds);
     for (std::size_t at = 0; Clock::now() < end; at = (at + batch) % slots) {
+        for (std::size_t i = 0; options.copies && i < batch; ++i) {
+            std::byte *const datagram = memory.data() + (at + i) * size;
+            const std::uint32_t sum =
+                ft::base::copy_crc32c({datagram + header_bytes, payload}, messages.next());
+            std::memcpy(datagram, &sum, sizeof sum);
+        }
         std::size_t done = 0;
         while (done < batch) {
             std::size_t taken = 0;
             const auto result =
                 channel->send(std::span(datagrams).subspan(at + done, batch - done), taken);
             done += taken;
-            sent += taken * size;
+            sent += taken * payload;
             if (result == SendResult::broken || result == SendResult::too_large) {
                 stop("it broke: " + channel->trouble());
             }
@@ -164,7 +209,9 @@ void send(const Options &options)
 struct Counter final : Sink {
     std::uint64_t bytes = 0;
     double sent = 0;
-    std::size_t size = 0; ///< of a datagram
+    std::uint64_t spoilt = 0;         ///< datagrams whose sum is another
+    std::size_t size = 0;             ///< of a datagram
+    std::optional<Messages> messages; ///< with --copies
     [[nodiscard]] std::size_t
     length_of_first(std::span<const std::byte> stretch) const noexcept override
     {
@@ -178,7 +225,16 @@ struct Counter final : Sink {
             sent = std::strtod(text.data() + last_words.size(), nullptr);
             return;
         }
-        bytes += datagram.size();
+        if (!messages) {
+            bytes += datagram.size();
+            return;
+        }
+        const auto payload = datagram.subspan(std::min(header_bytes, datagram.size()));
+        const auto to = messages->next();
+        std::uint32_t sum = 0;
+        std::memcpy(&sum, datagram.data(), sizeof sum);
+        spoilt += payload.size() != to.size() || ft::base::copy_crc32c(to, payload) != sum;
+        bytes += payload.size();
     }
 };
 
@@ -188,6 +244,9 @@ void receive(const Options &options)
     announce(options, transport->address());
     Counter counter;
     counter.size = transport->largest();
+    if (options.copies) {
+        counter.messages.emplace(counter.size - header_bytes);
+    }
     auto first = Clock::now();
     const auto limit = first + patience;
     auto last = first;
@@ -205,6 +264,9 @@ void receive(const Options &options)
     const double ns = Seconds(last - first).count() * 1e9;
     if (counter.bytes == 0 || ns <= 0) {
         stop("nothing came");
+    }
+    if (counter.spoilt != 0) {
+        stop(std::to_string(counter.spoilt) + " datagrams did not come as they were sent");
     }
     std::printf("bandwidth 1048576 %.4f GB/s %.4f\n", static_cast<double>(counter.bytes) / ns,
                 counter.sent / ns);
