@@ -564,7 +564,7 @@ def nobody_is_accused():
     """On a machine that is sixteen times too small nobody is taken for dead, with the defaults"""
     ranks = 16 * (os.cpu_count() or 1)
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 8
-    with ftcluster.Cluster() as cluster:
+    with ftcluster.Cluster(ttl=600 + seconds) as cluster:  # it ends itself when its time is over
         with Job(cluster, "--busy", str(seconds), mca=DEFAULT, ranks=ranks, lasts=seconds) as job:
             job.verdict()
             stories = re.findall(r"^.*\[daemon 0\].*(?:believes|lives after all|installed).*$", job.run.err, re.M)
