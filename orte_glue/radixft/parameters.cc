@@ -1,9 +1,9 @@
 #include "orte_glue/radixft/parameters.hpp"
 
 #include "opal/ft/membership/radix_tree.hpp"
+#include "opal/mca/misread.hpp"
 
 #include <array>
-#include <cstdlib>
 
 namespace ft::radixft {
 
@@ -208,14 +208,8 @@ std::string misread_parameter()
 {
     for (const Entry &e : table) {
         const std::string name = std::string("errmgr_radixft_") + e.name;
-        const char *const text = std::getenv(("OMPI_MCA_" + name).c_str());
-        if (text == nullptr || *text == '\0') {
-            continue;
-        }
-        char *end = nullptr;
-        std::strtoll(text, &end, 0);
-        if (end == text || *end != '\0') {
-            return name + " is \"" + text +
+        if (const auto text = mca::misread_number(name, false)) {
+            return name + " is \"" + *text +
                    "\", which is no whole number; durations are milliseconds, without a unit";
         }
     }

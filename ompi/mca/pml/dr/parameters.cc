@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ompi/mca/pml/dr/fragment_size.hpp"
+#include "opal/mca/misread.hpp"
 #include "opal/mca/show_help.hpp"
 
 namespace ft::dr {
@@ -193,8 +194,10 @@ std::vector<std::string_view> split(std::string_view text)
 bool in_range()
 {
     for (const Entry &entry : table) {
-        if (entry.value < entry.least || entry.value > entry.most) {
-            const std::string given = std::to_string(static_cast<long long>(entry.value));
+        const auto misread = mca::misread_number(std::string("pml_dr_") + entry.name, true);
+        if (misread || entry.value < entry.least || entry.value > entry.most) {
+            const std::string given =
+                misread.value_or(std::to_string(static_cast<long long>(entry.value)));
             const std::string least = std::to_string(entry.least);
             const std::string most = std::to_string(entry.most);
             ft::mca::show_help("help-pml-dr.txt", "out of range", entry.name, given.c_str(),

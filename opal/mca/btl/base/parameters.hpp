@@ -3,6 +3,8 @@
 #pragma once
 #include "opal/mca/opal_prelude.hpp"
 
+#include "opal/mca/misread.hpp"
+
 #include <span>
 #include <string>
 
@@ -58,16 +60,18 @@ class Registrar {
     const mca_base_component_t &component_;
 };
 
-/// What the user set goes to its fields. \param complain called with name, value and range of the
-/// first one that is out of range \return false then
+/// What the user set goes to its fields. \param prefix what stands before each name, such as
+/// "btl_dgram_" \param complain called with name, value and range of the first one that is out of
+/// range, or no number \return false then
 template <typename Settings, typename Complain>
-bool take_numbers(std::span<const NumberParameter<Settings>> all, Settings &settings,
-                  Complain complain)
+bool take_numbers(const std::string &prefix, std::span<const NumberParameter<Settings>> all,
+                  Settings &settings, Complain complain)
 {
     for (const NumberParameter<Settings> &number : all) {
-        if ((number.value < number.least || number.value > number.most) &&
-            !(number.or_zero && number.value == 0)) {
-            complain(number.name, std::to_string(number.value),
+        const auto misread = mca::misread_number(prefix + number.name, true);
+        if (misread || ((number.value < number.least || number.value > number.most) &&
+                        !(number.or_zero && number.value == 0))) {
+            complain(number.name, misread.value_or(std::to_string(number.value)),
                      (number.or_zero ? "0, or " : "") + std::to_string(number.least) + " to " +
                          std::to_string(number.most));
             return false;

@@ -106,7 +106,7 @@ bool load_settings()
     const auto complain = [](const char *name, const std::string &value, const std::string &range) {
         btl::complain(help_file, "bad-parameter", name, value.c_str(), range.c_str(), name);
     };
-    if (!btl::take_numbers<Settings>(numbers, settings, complain)) {
+    if (!btl::take_numbers<Settings>("btl_dgram_", numbers, settings, complain)) {
         return false;
     }
     const std::string why = is_provider(settings.provider)

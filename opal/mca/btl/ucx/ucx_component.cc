@@ -101,7 +101,7 @@ bool load_settings()
     const auto complain = [](const char *name, const std::string &value, const std::string &range) {
         btl::complain(help_file, "bad-parameter", name, value.c_str(), range.c_str(), name);
     };
-    return btl::take_numbers<Settings>(numbers, settings, complain);
+    return btl::take_numbers<Settings>("btl_ucx_", numbers, settings, complain);
 }
 
 /// Loads the library, and UCX with it. UCX would put its own handlers on the signals of a crash as
