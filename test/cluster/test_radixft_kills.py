@@ -10,8 +10,8 @@ must end by itself, and nobody who lives may be called dead. Several runs go on
 at a time, each on a cluster of its own.
 """
 
-import concurrent.futures
 import contextlib
+import functools
 import os
 import queue
 import random
@@ -29,7 +29,6 @@ from test_radixft import Job, RADIXFT, appended, processes, rank_of  # noqa: E40
 HOSTS = 4
 RANKS = 6
 SLOWEST = 0.05  # seconds between two kills
-SIDE_BY_SIDE = 3  # on two cores: while one waits for a timeout or a process, another computes
 PHASES = {"compute": "", "collect": "in collectives: ", "finalize": "in MPI_Finalize: "}
 # What tells that a phase has begun, and from how many ranks it must come.
 BEGINS = {"compute": ("ready", RANKS), "collect": ("collecting", 1), "finalize": ("finalizing", RANKS - 1)}
@@ -130,20 +129,18 @@ def all_runs(seeds, clusters):
         finally:
             free.put(cluster)
 
-    pool = concurrent.futures.ThreadPoolExecutor(len(clusters))
     tests = []
     for seed in seeds:
         plan = Plan(seed)
-        test = pool.submit(one, plan).result
-        wrapped = lambda test=test: test()
-        wrapped.__doc__ = f"seed {seed}: {plan}"
-        tests.append(wrapped)
-    main(tests)
+        test = functools.partial(one, plan)
+        test.__doc__ = f"seed {seed}: {plan}"
+        tests.append(test)
+    main(tests, len(clusters))
 
 
 if __name__ == "__main__":
     FIRST = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    COUNT = int(sys.argv[3]) if len(sys.argv) > 3 else SIDE_BY_SIDE
+    COUNT = int(sys.argv[3]) if len(sys.argv) > 3 else ftcluster.SIDE_BY_SIDE
     with contextlib.ExitStack() as stack:
         all_runs(range(FIRST, FIRST + int(sys.argv[1])),
                  [stack.enter_context(ftcluster.Cluster(hosts=HOSTS, ttl=86400)) for _ in range(COUNT)])

@@ -1,7 +1,9 @@
 """Virtual clusters for tests: up, faults, mpirun within a deadline, down."""
 
+import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -22,6 +24,9 @@ TOOL = os.path.join(TOP, "contrib", "cluster", "cluster")
 COMMAND_DEADLINE = 60.0
 NOT_PERMITTED = 77
 PAST_DEADLINE = 124
+# Tests at a time, each with a cluster of its own, on two cores: while one waits for a timeout or a process, another
+# computes. Not for tests that assert how long something takes, or that what is quick stays below a limit of theirs.
+SIDE_BY_SIDE = 3
 
 
 def build_dir():
@@ -117,6 +122,16 @@ def command(argv, deadline=COMMAND_DEADLINE, env=None):
     return run
 
 
+def await_end(pid, deadline):
+    """Wait until a process has ended, also one that is no child, or for the deadline."""
+    with contextlib.suppress(ProcessLookupError):
+        pidfd = os.pidfd_open(pid)
+        try:
+            wait_readable([pidfd], deadline)
+        finally:
+            os.close(pidfd)
+
+
 class Marks:
     """The events a test program writes to its --marks FIFO."""
 
@@ -209,6 +224,15 @@ class Cluster:
     def processes(self):
         """(host, process id, command line) of all processes on the hosts."""
         return client.Cluster(self.state).processes()
+
+    def await_none(self, pattern, deadline):
+        """Wait until no command on the hosts matches: []; past the deadline the (host, process id) of those that do."""
+        while True:
+            left = [(host, pid) for host, pid, command in self.processes() if re.search(pattern, command)]
+            if not left or time.monotonic() > deadline:
+                return left
+            # Not only for its end: a process can become another one with exec.
+            await_end(left[0][1], min(deadline, time.monotonic() + 0.1))
 
     def start(self, *arguments, deadline=COMMAND_DEADLINE, env=None):
         """Start a subcommand; returns the Run."""

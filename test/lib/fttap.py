@@ -5,8 +5,13 @@ printed.  It fails by raising, passes by returning, and is skipped by raising
 Skip with the reason.
 """
 
+import concurrent.futures
+import itertools
 import sys
+import threading
 import traceback
+
+_here = threading.local()  # said: the lines of the test that this thread runs beside others
 
 
 class Skip(Exception):
@@ -20,28 +25,66 @@ def check(condition, complaint):
 
 
 def comment(text):
-    """Print lines of diagnosis that TAP ignores."""
-    for line in str(text).rstrip("\n").split("\n"):
-        print(f"# {line}")
-    sys.stdout.flush()
+    """Print lines of diagnosis that TAP ignores; with several tests at a time, when the test's turn has come."""
+    lines = [f"# {line}" for line in str(text).rstrip("\n").split("\n")]
+    said = getattr(_here, "said", None)
+    if said is None:
+        print("\n".join(lines), flush=True)
+    else:
+        said += lines
 
 
-def main(tests):
-    """Run the tests in order and exit: 0 when none failed, else 1."""
-    print(f"1..{len(tests)}", flush=True)
+def outcome(test, said=None):
+    """Run a test: None when it passed, or what it raised. What it says is kept in said, if that is a list."""
+    _here.said = said
+    try:
+        test()
+        return None
+    except BaseException as error:  # pylint: disable=broad-except
+        return error
+    finally:
+        _here.said = None
+
+
+def outcomes(tests, at_a_time):
+    """The outcome of each test, in their order."""
+    if at_a_time == 1:
+        yield from map(outcome, tests)
+        return
+    pool = concurrent.futures.ThreadPoolExecutor(at_a_time)
+    said = [[] for _ in tests]
+    under_way = [pool.submit(outcome, *pair) for pair in zip(tests, said)]
+    try:
+        for ended, lines in zip(under_way, said):
+            error = ended.result()
+            if lines:
+                print("\n".join(lines))
+            yield error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def main(tests, at_a_time=1, alone=()):
+    """Run the tests and exit: 0 when none failed, else 1.
+
+    They begin in their order, so many at a time, each in a thread: it may hold nothing that another one uses. What is
+    printed is the same as if one ran after the other. Those that must run alone follow behind.
+    """
+    tests = list(tests)
+    print(f"1..{len(tests) + len(alone)}", flush=True)
     failed = 0
-    for number, test in enumerate(tests, 1):
+    ends = itertools.chain(outcomes(tests, at_a_time), outcomes(alone, 1))
+    for number, (test, error) in enumerate(zip([*tests, *alone], ends), 1):
         name = (test.__doc__ or test.__name__).strip().split("\n")[0].rstrip(".")
         name = name.replace("#", "number")
-        try:
-            test()
+        if error is None:
             print(f"ok {number} - {name}", flush=True)
-        except Skip as why:
-            print(f"ok {number} - {name} # SKIP {why}", flush=True)
-        except BaseException as error:  # pylint: disable=broad-except
+        elif isinstance(error, Skip):
+            print(f"ok {number} - {name} # SKIP {error}", flush=True)
+        else:
             failed += 1
             print(f"not ok {number} - {name}", flush=True)
-            comment(traceback.format_exc() if not isinstance(error, AssertionError)
+            comment("".join(traceback.format_exception(error)) if not isinstance(error, AssertionError)
                     else f"{error}\n{where(error)}")
             if isinstance(error, KeyboardInterrupt):
                 break

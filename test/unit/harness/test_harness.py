@@ -2,9 +2,12 @@
 """Tests of test/run's own parts: does a bad test fail, and does nothing outlive it? Prints TAP."""
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
+import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.dont_write_bytecode = True
@@ -187,6 +190,59 @@ def a_command_leaves_no_descriptor_behind():
     return len(os.listdir("/proc/self/fd")) == before
 
 
+# The first case ends after the second, which it waits for; the third says nothing of its own.
+BESIDE = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+from fttap import Skip, check, comment, main
+go = threading.Event()
+def first():
+    comment("one")
+    check(go.wait(20), "nothing runs beside this")
+    comment("two")
+def second():
+    comment("three")
+    go.set()
+    check(False, "four")
+def third():
+    raise Skip("five")
+def fourth():
+    raise ValueError("six")
+def fifth():
+    check(threading.active_count() <= int(sys.argv[2]) + 1 and not under_way, "something runs beside this")
+under_way = [1, 2]
+def last(test):
+    def run():
+        try:
+            test()
+        finally:
+            under_way.pop()
+    run.__name__ = test.__name__
+    return run
+main([first, second, last(third), last(fourth)], int(sys.argv[2]), alone=[fifth])
+"""
+
+
+def cases_side_by_side_are_told_in_order():
+    told = []
+    for at_a_time in ("2", "3"):
+        run = ftcluster.command([sys.executable, "-c", BESIDE, os.path.join(TOP, "test", "lib"), at_a_time])
+        lines = [line for line in run.out.splitlines() if not re.match("#   ", line)]
+        told.append((run.code, lines[:7], lines[7:10], lines[-1]))
+    return told == 2 * [(1, ["1..5", "# one", "# two", "ok 1 - first", "# three", "not ok 2 - second", "# four"],
+                         ["ok 3 - third # SKIP five", "not ok 4 - fourth", "# Traceback (most recent call last):"],
+                         "ok 5 - fifth")]
+
+
+def what_is_awaited_ends():
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    ftcluster.await_end(child.pid, time.monotonic())
+    lived = child.poll() is None
+    child.stdin.close()
+    ftcluster.await_end(child.pid, time.monotonic() + 20)
+    return lived and child.poll() is not None
+
+
 CASES = [
     a_good_test_passes, a_failed_case_is_seen, bad_tap_is_a_problem, a_skip_of_everything_says_why,
     a_crash_is_seen, the_deadline_holds_for_all_descendants,
@@ -194,6 +250,7 @@ CASES = [
     what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
     the_time_of_every_part_is_added_up, a_command_leaves_no_descriptor_behind,
+    cases_side_by_side_are_told_in_order, what_is_awaited_ends,
 ]
 
 
