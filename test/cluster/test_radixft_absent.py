@@ -8,6 +8,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 
+from ftcluster import SIDE_BY_SIDE  # noqa: E402
 from fttap import check, main  # noqa: E402
 from test_radixft import RADIXFT, processes  # noqa: E402
 from test_radixft_join import RANKS, SPAWN_FAILED, all_refused, job  # noqa: E402
@@ -99,7 +100,10 @@ def does_not_answer():
         it.finishes()
 
 
-TESTS = [does_not_exist, one_of_two, is_down, is_down_again, does_not_answer]
+TESTS = [does_not_exist, one_of_two, is_down, is_down_again]
 
 if __name__ == "__main__":
-    main([test for test in TESTS if test.__name__ in sys.argv[1:]] or TESTS)
+    if named := [test for test in (*TESTS, does_not_answer) if test.__name__ in sys.argv[1:]]:
+        main(named)
+    # The launch must be over in a short time too.
+    main(TESTS, SIDE_BY_SIDE, alone=[does_not_answer])

@@ -19,6 +19,7 @@ from test_radixft import DEFAULT, RADIXFT, processes  # noqa: E402
 DEADLINE = 90
 RANKS = 3
 SPAWN_FAILED = "50"  # MPI_ERR_SPAWN
+EVERYTHING = r"orted|joins|mpirun -|mpirun\b.*errmgr"  # of a job
 
 
 class Job:
@@ -75,8 +76,7 @@ class Job:
         self.command(b"q")
         check(self.run.wait() == 0, f"mpirun's exit code is {self.run.code}")
         check(len(re.findall(r"^done \d", self.run.out, re.M)) == ranks, "a rank did not finish")
-        while processes(self.cluster, r"orted|joins|mpirun -|mpirun\b.*errmgr"):
-            check(time.monotonic() < self.end, "processes are left")
+        check(not self.cluster.await_none(EVERYTHING, self.end), "processes are left")
 
 
 @contextlib.contextmanager
@@ -270,8 +270,7 @@ def dies_before_mpi_init():
             return [pid for host, pid in processes(it.cluster, "^/.*joins hold") if host == "n3"]
         os.kill(held()[0], signal.SIGKILL)
         all_refused(it)
-        while processes(it.cluster, "^/.*joins hold"):
-            check(time.monotonic() < it.end, "the other new rank is still there")
+        check(not it.cluster.await_none("^/.*joins hold", it.end), "the other new rank is still there")
         check(len(held()) == 2, "there are not two new ranks")
         it.cluster.tool("kill", "n3")
         all_refused(it)
@@ -337,19 +336,22 @@ def two_come_back():
             check(it.run.err.count(f"{who} is a member now") == (1 if "2" in who else 2), f"{who} did not come back")
 
 
-def dies_in_mpi_init():
-    """A new rank is lost after it has published its addresses: everybody's MPI_Comm_spawn returns, and nothing is left"""
-    with job(*RADIXFT, "--mca", "pml", "dr") as it:
-        for letter in "ACDEFGHIJ":  # joins.cc; rank 0 alone comes by the first point, so there is no B
-            it.command(letter.encode())
-            it.hears("dies", f"at {letter} the new rank did not get there")
-            for _ in range(RANKS):
-                event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
-                check(event, f"at {letter} a rank does not return from MPI_Comm_spawn")
-            while processes(it.cluster, "^/.*joins die"):
-                check(time.monotonic() < it.end, f"at {letter} the other new rank is still there")
-        it.finishes()
-        check("radixft: the new ranks of MPI_Comm_spawn are lost" in it.run.err, "mpirun does not say why")
+def dies_in_mpi_init(letters):
+    """Points in joins.cc; rank 0 alone comes by the first one, so there is no B."""
+    def test():
+        with job(*RADIXFT, "--mca", "pml", "dr") as it:
+            for letter in letters:
+                it.command(letter.encode())
+                it.hears("dies", f"at {letter} the new rank did not get there")
+                for _ in range(RANKS):
+                    event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
+                    check(event, f"at {letter} a rank does not return from MPI_Comm_spawn")
+                check(not it.cluster.await_none("^/.*joins die", it.end), f"at {letter} the other new rank is still there")
+            it.finishes()
+            check("radixft: the new ranks of MPI_Comm_spawn are lost" in it.run.err, "mpirun does not say why")
+
+    test.__doc__ = f"A new rank is lost after it has published its addresses: everybody's MPI_Comm_spawn returns, and nothing is left ({letters})"
+    return test
 
 
 def aborts_in_mpi_init():
@@ -360,27 +362,30 @@ def aborts_in_mpi_init():
         for _ in range(RANKS):
             event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
             check(event, "a rank does not return from MPI_Comm_spawn")
-        while processes(it.cluster, "^/.*joins die"):
-            check(time.monotonic() < it.end, "the other new rank is still there")
+        check(not it.cluster.await_none("^/.*joins die", it.end), "the other new rank is still there")
         it.finishes()
         check(re.search(r"rank 1 of\s+them, on host n3, died[^(]*\(exit code 1\)", it.run.err), "mpirun does not say why")
 
 
-def host_dies_in_mpi_init():
-    """The new ranks' host is lost behind the modex: everybody's MPI_Comm_spawn returns, and the host comes back"""
-    with job(*RADIXFT, "--mca", "pml", "dr") as it:
-        for letter in "KMNOPQRST":  # joins.cc; rank 0 alone comes by the first point, so there is no L
-            it.command(letter.encode())
-            it.hears("stands", f"at {letter} the new rank did not get there")
-            check(len(processes(it.cluster, "^/.*joins die")) == 2, f"at {letter} there are not two new ranks")
-            it.cluster.tool("kill", "n3")
-            for _ in range(RANKS):
-                event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
-                check(event, f"at {letter} a rank does not return from MPI_Comm_spawn")
-            it.cluster.tool("boot", "n3")
-        it.command(b"l")
-        it.hears("joined", "the host cannot be added any more")
-        it.finishes()
+def host_dies_in_mpi_init(letters):
+    """Points in joins.cc; rank 0 alone comes by the first one, so there is no L."""
+    def test():
+        with job(*RADIXFT, "--mca", "pml", "dr") as it:
+            for letter in letters:
+                it.command(letter.encode())
+                it.hears("stands", f"at {letter} the new rank did not get there")
+                check(len(processes(it.cluster, "^/.*joins die")) == 2, f"at {letter} there are not two new ranks")
+                it.cluster.tool("kill", "n3")
+                for _ in range(RANKS):
+                    event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
+                    check(event, f"at {letter} a rank does not return from MPI_Comm_spawn")
+                it.cluster.tool("boot", "n3")
+            it.command(b"l")
+            it.hears("joined", "the host cannot be added any more")
+            it.finishes()
+
+    test.__doc__ = f"The new ranks' host is lost behind the modex: everybody's MPI_Comm_spawn returns, and the host comes back ({letters})"
+    return test
 
 
 def joins_during_recovery():
@@ -415,8 +420,7 @@ def without_mpirun_from(command):
         said = sorted(event[1] for event in heard)
         check(said[:4] == ["met"] * 4, f"the ranks say {said}")
         check(all(re.fullmatch(r"refused [1-9]\d*", text) for text in said[4:]), f"the ranks say {said}")
-        while processes(it.cluster, r"orted|joins|mpirun -|mpirun\b.*errmgr"):
-            check(time.monotonic() < it.end, "processes are left")
+        check(not it.cluster.await_none(EVERYTHING, it.end), "processes are left")
 
 
 # dies_at.hpp: what rank 0 of the new ones comes by, and its number in the command; and rank 1, which waits for rank 0.
@@ -425,15 +429,19 @@ STOPS = {"before MPI_Init": 0xC0, "in the modex": 0xCA, "as it connects": 0xD2, 
 SECONDS = 15
 
 
-def without_mpirun_in_spawn():
-    """mpirun dies while spawned ranks are in MPI_Init: these end within seconds, their spawners get an error or lost ranks"""
-    for point, number in STOPS.items():
+def without_mpirun_in_spawn(point, number):
+    """mpirun dies while spawned ranks are in MPI_Init."""
+    def test():
         with job(*RADIXFT, "--mca", "pml", "dr") as it:
             it.command(bytes([number]))
             it.hears("stands" if number & 15 else "held", f"{point}: the new rank did not get there")
             os.kill(it.pid_of("^mpirun", "n0"), signal.SIGKILL)
             ended = returns_and_ends(it, point, 2)
             comment(f"{point}: {', '.join(ended)}")
+
+    test.__doc__ = (f"mpirun dies while a spawned rank stands {point}: the new ones end within seconds, their spawners get "
+                    "an error or lost ranks")
+    return test
 
 
 def without_mpirun_while_a_host_joins():
@@ -460,8 +468,8 @@ def returns_and_ends(it, point, count):
         event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), end)
         check(event, f"{point}: a rank does not return from MPI_Comm_spawn")
         said.append(event[1])
-    while left := processes(it.cluster, r"orted|joins|mpirun -|mpirun\b.*errmgr"):
-        check(time.monotonic() < end, f"{point}: processes are left: {left}")
+    left = it.cluster.await_none(EVERYTHING, end)
+    check(not left, f"{point}: processes are left: {left}")
     return said
 
 
@@ -481,40 +489,44 @@ POINTS = {"connect": 2, "connected": 3, "context_id": 4, "activate": 5, "publish
 ROOT, STANDS = 8, 16  # joins.cc
 
 
-def caller_dies(role, with_host):
-    """One of those who spawn runs on the new ranks' host, and dies at each point of the call."""
-    def at_every_point():
-        for point, number in list(POINTS.items())[:None if role else -2]:
-            with job(*RADIXFT, "--mca", "pml", "dr", again="n2") as it:
-                it.command(bytes([0x80 | number | role | (STANDS if with_host else 0)]))
-                it.hears("stands" if with_host else "dies", f"at {point} it did not get there")
-                if with_host:
-                    it.cluster.tool("kill", "n2")
-                ended = []
-                for _ in range(RANKS - 1):
-                    ended.append(it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run))
-                    check(ended[-1], f"at {point} a rank does not return from MPI_Comm_spawn")
-                while processes(it.cluster, "^/.*joins die"):
-                    check(time.monotonic() < it.end, f"at {point} a new rank is still there")
-                if with_host:
-                    it.cluster.tool("boot", "n2")
-                for letter in (b"a", b"b"):
-                    it.command(letter)
-                    it.hears("joined", f"after {point} nothing can be spawned any more")
-                it.finishes(RANKS - 1)
-                comment(f"at {point}: {', '.join(text for _, text in ended)}")
+def caller_dies(role, with_host, point):
+    """One of those who spawn runs on the new ranks' host, and dies at a point of the call."""
+    def test():
+        with job(*RADIXFT, "--mca", "pml", "dr", again="n2") as it:
+            it.command(bytes([0x80 | POINTS[point] | role | (STANDS if with_host else 0)]))
+            it.hears("stands" if with_host else "dies", "it did not get there")
+            if with_host:
+                it.cluster.tool("kill", "n2")
+            ended = []
+            for _ in range(RANKS - 1):
+                ended.append(it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run))
+                check(ended[-1], "a rank does not return from MPI_Comm_spawn")
+            check(not it.cluster.await_none("^/.*joins die", it.end), "a new rank is still there")
+            if with_host:
+                it.cluster.tool("boot", "n2")
+            for letter in (b"a", b"b"):
+                it.command(letter)
+                it.hears("joined", "nothing can be spawned any more")
+            it.finishes(RANKS - 1)
+            comment(", ".join(text for _, text in ended))
 
-    at_every_point.__doc__ = (f"A caller of MPI_Comm_spawn, {'' if role else 'not '}its root, dies at each point of it "
-                              f"{'together with its host' if with_host else 'alone'}; the new ranks are on its host")
-    return at_every_point
+    test.__doc__ = (f"A caller of MPI_Comm_spawn, {'' if role else 'not '}its root, dies at '{point}' of it "
+                    f"{'together with its host' if with_host else 'alone'}; the new ranks are on its host")
+    return test
 
 
-CALLERS = [nobody_waits] + [caller_dies(role, with_host) for role in (0, ROOT) for with_host in (False, True)]
-TESTS = [add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes, silent_while_it_joins,
+CALLERS = [nobody_waits] + [caller_dies(role, with_host, point) for role in (0, ROOT) for with_host in (False, True)
+                            for point in list(POINTS)[:None if role else -2]]
+# The longest ones first: the others fit in beside them.
+TESTS = [host_dies_in_mpi_init("KMNOP"), host_dies_in_mpi_init("QRST"), dies_in_mpi_init("ACDEF"), dies_in_mpi_init("GHIJ"),
+         add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes,
          no_slots, slots_for_some, spawned_before_the_last_has_ended,
-         dies_before_mpi_init, dies_in_mpi_init, aborts_in_mpi_init, host_dies_in_mpi_init, evicted_comes_back,
+         dies_before_mpi_init, aborts_in_mpi_init, evicted_comes_back,
          first_host_comes_back, two_come_back, joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
-ORPHANS = [without_mpirun_in_spawn, without_mpirun_while_a_host_joins]
+ORPHANS = [without_mpirun_in_spawn(*stop) for stop in STOPS.items()] + [without_mpirun_while_a_host_joins]
 
 if __name__ == "__main__":
-    main({"callers": CALLERS, "orphans": ORPHANS}[sys.argv[1]] if sys.argv[1:] else TESTS)
+    if sys.argv[1:]:
+        main({"callers": CALLERS, "orphans": ORPHANS}[sys.argv[1]], ftcluster.SIDE_BY_SIDE)
+    # Its launch must be over in a short time too.
+    main(TESTS, ftcluster.SIDE_BY_SIDE, alone=[silent_while_it_joins])

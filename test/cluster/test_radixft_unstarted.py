@@ -99,4 +99,4 @@ def without_mpirun():
 TESTS = [without_mpirun, on_one_of_two_hosts, absent, not_executable, without_interpreter, one_of_two, at_mpirun]
 
 if __name__ == "__main__":
-    main([test for test in TESTS if test.__name__ in sys.argv[1:]] or TESTS)
+    main([test for test in TESTS if test.__name__ in sys.argv[1:]] or TESTS, ftcluster.SIDE_BY_SIDE)
