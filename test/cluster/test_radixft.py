@@ -159,12 +159,8 @@ class Job:
 
     def nothing_left(self, end=None):
         """No process of the job on any host."""
-        end = end or time.monotonic() + SWEEP_SECONDS
-        while True:
-            left = processes(self.cluster, r"orted|survivors|mpirun -|mpirun\b.*errmgr")
-            if not left:
-                return
-            check(time.monotonic() < end, f"processes are left: {left}")
+        left = self.cluster.await_none(r"orted|survivors|mpirun -|mpirun\b.*errmgr", end or time.monotonic() + SWEEP_SECONDS)
+        check(not left, f"processes are left: {left}")
 
 
 def story(text, deaths, fault, heal=None, mca=tuple(RADIXFT), says="begins"):
@@ -555,10 +551,9 @@ RANK_TESTS = [
     failed_exit_code,
     death_before_init,
     bad_parameter,
-    missing_on_a_host,
-    host_cut_off_at_launch,
     stock_does_not_survive,
 ]
+SHORT_LAUNCHES = [missing_on_a_host, host_cut_off_at_launch]
 
 def nobody_is_accused():
     """On a machine that is sixteen times too small nobody is taken for dead, with the defaults"""
@@ -588,6 +583,9 @@ NODE_TESTS = [
 ]
 
 if __name__ == "__main__":
-    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS, "mpirun": MPIRUN_TESTS,
-          "load": [nobody_is_accused]}[sys.argv[1]]
-         if len(sys.argv) > 1 else RANK_TESTS + NODE_TESTS + MPIRUN_TESTS)
+    WHICH = sys.argv[1] if len(sys.argv) > 1 else "all"
+    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS, "mpirun": MPIRUN_TESTS, "load": [nobody_is_accused],
+          "all": RANK_TESTS + NODE_TESTS + MPIRUN_TESTS}[WHICH],
+         # How long silence lasts before it is told is printed of some of the others, whose limits are the defaults.
+         ftcluster.SIDE_BY_SIDE if WHICH in ("ranks", "mpirun") else 1,
+         alone=SHORT_LAUNCHES if WHICH in ("ranks", "all") else [])

@@ -91,8 +91,8 @@ class Start:
 
     def nothing_left(self):
         """No process of the job on any host, some seconds after the fault at the latest."""
-        while left := processes(self.cluster, r"orted|starts|mpirun -|mpirun\b.*errmgr"):
-            check(time.monotonic() < self.struck + SECONDS, f"processes are left: {left}")
+        left = self.cluster.await_none(r"orted|starts|mpirun -|mpirun\b.*errmgr", self.struck + SECONDS)
+        check(not left, f"processes are left: {left}")
         comment(f"all had ended {time.monotonic() - self.struck:.1f} s after the fault")
 
     def ends(self, rank, why=WHY):

@@ -234,6 +234,7 @@ def not_without_these():
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["init"]:
-        main([rank_is_done_without, host_is_done_without, not_without_these])
+        main([rank_is_done_without, host_is_done_without, not_without_these], ftcluster.SIDE_BY_SIDE)
     else:
-        main([host_is_down, host_of_a_pattern_is_down, more_is_down, host_is_silent, daemon_dies_early, goes_on_failing, missing_host_joins])
+        main([host_is_down, host_of_a_pattern_is_down, more_is_down, goes_on_failing, missing_host_joins],
+             ftcluster.SIDE_BY_SIDE, alone=[host_is_silent, daemon_dies_early])
