@@ -34,11 +34,10 @@ INSTALLED, EVICTED = "> event 0 ", "> event 6 "
 class Logged(Job):
     """A job whose daemons write down what enters and leaves their engines."""
 
-    def __init__(self, cluster, deaths, mca):
+    def __init__(self, cluster, deaths, mca, how):
         self.logs = os.path.join(cluster.folder, "logs")
         os.mkdir(self.logs)
-        # Nobody waits for these ranks: they leave the processor to the daemons and to the cases beside this one.
-        super().__init__(cluster, "--nap", "--seconds", "100", deaths=deaths,
+        super().__init__(cluster, *how, "--seconds", "100", deaths=deaths,
                          mca=[*mca, "--mca", "errmgr_radixft_log_dir", self.logs])
 
     def log(self, daemon):
@@ -71,11 +70,14 @@ class Logged(Job):
         check(self.cluster.struck("drop", host, "m") > 0, "the cut struck nothing")
 
 
-def story(text, deaths, mca, act):
-    """A test: act(job) when all ranks are through MPI_Init; nothing may be left at the end."""
+def story(text, deaths, mca, act, how=("--nap",)):
+    """A test: act(job) when all ranks are through MPI_Init; nothing may be left at the end.
+
+    The ranks sleep while they wait: that leaves the processor to the daemons and to the cases beside this one.
+    """
     def test():
         with ftcluster.Cluster() as cluster:
-            with Logged(cluster, deaths, mca) as job:
+            with Logged(cluster, deaths, mca, how) as job:
                 job.ready()
                 act(job)
                 job.nothing_left()
@@ -115,7 +117,7 @@ def heard_by_its_child(direction):
         nobody_left_the_view(job)
 
     return story(f"An inner daemon that {HEARS[direction]} the root while its child hears it stays: the child objects",
-                 1, SECOND_CHANCE, act)
+                 1, SECOND_CHANCE, act, how=())
 
 
 def heard_by_the_root(direction):
