@@ -28,6 +28,7 @@ enum class Mutation : std::uint8_t {
     trust_clock,      ///< take every step of the clock for time that has passed
     no_objection,     ///< vote for whatever is proposed, also against who is heard
     no_giving_way,    ///< coordinators that do not hear each other outbid each other for ever
+    forget_absence,   ///< who was stopped goes on alone as if it had never been away
 };
 
 struct Config {

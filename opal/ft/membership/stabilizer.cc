@@ -86,6 +86,11 @@ Time Stabilizer::tick(Time now)
     if (late <= config_.probe_timeout / 2) {
         return now;
     }
+    // What exile_hold leaves over the minority's wait, half of it for the silence to be noticed.
+    if (late >= (config_.exile_hold - config_.minority_wait) / 2) {
+        absent_ = true;
+        absent_after_ = max_number_;
+    }
     for (Suspect &s : suspects_) {
         // A node that is always late must still come to believe.
         if (!s.believed && s.respites < 4) {

@@ -242,6 +242,7 @@ class Stabilizer {
     void start_attempt(base::Time now, Output &out);
     Change wanted_change(base::Time now) const;
     std::vector<Removed> knowledge(const Change &change) const;
+    bool out_of_touch() const;
     Quorum strength(const View &target, std::span<const Removed> dead,
                     std::span<const Ambiguous> reported) const;
     void announce_minority(base::Time now, const View &target, const std::vector<Removed> &dead,
@@ -293,6 +294,11 @@ class Stabilizer {
     std::vector<Suspect> suspects_; // sorted by id
     std::vector<Refutation> refutations_;
     base::Time minority_deadline_ = base::Time::never();
+    base::Time suspended_since_;
+    /// It did not run for so long that others may have taken in newcomers; what is numbered up to
+    /// here may be from before that.
+    bool absent_ = false;
+    Epoch absent_after_ = 0;
     /// For each view: a second one, since the first may be lost; then the vote, since the
     /// coordinator may hear neither, and nothing may be held up for ever.
     static constexpr unsigned most_objections = 2;

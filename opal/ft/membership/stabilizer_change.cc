@@ -121,7 +121,19 @@ Quorum Stabilizer::strength(const View &target, std::span<const Removed> dead,
     for (const Ambiguous &a : obstacles_) {
         also(*a.target);
     }
-    return weakest;
+    return weakest == Quorum::all_others_dead && out_of_touch() ? Quorum::none : weakest;
+}
+
+/// Whether there may be members that this one has never heard of: it was stopped, or had no quorum,
+/// for so long that a view without it may have taken in newcomers. A view with a number above all
+/// from before the stop has this member's vote from after it, so the others went on with it.
+bool Stabilizer::out_of_touch() const
+{
+    if (config_.mutation == Mutation::forget_absence) {
+        return false;
+    }
+    return (absent_ && epoch() <= absent_after_) ||
+           (state_ == State::suspended && last_ - suspended_since_ >= config_.exile_hold);
 }
 
 void Stabilizer::maybe_start(Time now, Output &out)

@@ -453,6 +453,7 @@ void Stabilizer::suspend(Time now, Output &out)
 {
     if (state_ == State::member) {
         minority_deadline_ = now + config_.minority_wait;
+        suspended_since_ = now;
         become(State::suspended, Event::Kind::suspended, out);
     }
 }

@@ -28,6 +28,7 @@ constexpr Case cases[] = {
     {sim::Mutation::trust_clock, "with the clock trusted", "accuracy"},
     {sim::Mutation::no_probe, "with accusations not probed", "accuracy"},
     {sim::Mutation::no_objection, "with no objections", "accuracy"},
+    {sim::Mutation::forget_absence, "with long stops forgotten", "two primary views"},
     {sim::Mutation::no_giving_way, "with coordinators that outbid each other", "no view"},
 };
 

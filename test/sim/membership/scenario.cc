@@ -80,6 +80,7 @@ class Run {
     void plan_bad_link();
     void plan_clock_steps();
     void plan_heard_by_others();
+    void plan_long_stop();
     std::set<NodeId> any_side();
 
     Rng rng_;
@@ -378,6 +379,33 @@ void Run::plan_heard_by_others()
     });
 }
 
+/// A node is stopped, and its host cut off, for longer than exiles are waited for; a newcomer
+/// joins, and all that the stopped one knew die: when it runs again, it and the newcomer know
+/// nothing of each other.
+void Run::plan_long_stop()
+{
+    const NodeId sleeper = any();
+    const Time stop = soon(300'000);
+    world_.at(stop, [this, sleeper] {
+        struck_ += world_.running(sleeper);
+        world_.stop(sleeper);
+        world_.partition({sleeper}, true);
+    });
+    const Time join = stop + config_.exile_hold + Duration::from_ms(1500);
+    world_.at(join, [this] { world_.start(n_); });
+    const Time end = join + Duration::from_ms(static_cast<std::int64_t>(rng_.between(200, 1500)));
+    for (NodeId id = 0; id < n_; ++id) {
+        if (id != sleeper) {
+            kill_at(end, id, Death::loud);
+        }
+    }
+    storm_ = (end - Time::zero()) + Duration::from_ms(200);
+    world_.at(Time::zero() + storm_, [this, sleeper] {
+        world_.heal();
+        world_.resume(sleeper);
+    });
+}
+
 void Run::plan()
 {
     if (family_ < 4 && rng_.below(4) == 0) {
@@ -457,6 +485,10 @@ void Run::plan()
         break;
     }
     case 5:
+        if (rng_.below(8) == 0) {
+            plan_long_stop();
+            break;
+        }
         for (std::uint64_t i = rng_.between(1, 2); i > 0; --i) {
             const NodeId id = any();
             const Time t = soon(400'000);
