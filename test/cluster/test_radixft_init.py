@@ -244,4 +244,5 @@ def lost_in_the_launch():
 
 
 if __name__ == "__main__":
-    main([rank_dies, rank_that_never_came, daemon_dies, daemon_without_ranks_dies, host_dies, mpirun_dies, mpirun_alone_dies, lost_in_the_launch])
+    main([rank_dies, rank_that_never_came, daemon_dies, daemon_without_ranks_dies, host_dies, mpirun_dies, mpirun_alone_dies],
+         ftcluster.SIDE_BY_SIDE, alone=[lost_in_the_launch])
