@@ -166,6 +166,8 @@ TESTS = [
     BTL.refuses({"btl_dgram_max_datagram": 100}, "It must be 0, or 548 to 65507"),
     BTL.refuses({"btl_dgram_batch": 0}, "It must be 1 to 128"),
     BTL.refuses({"btl_dgram_receive_buffer": 1}, "It must be 4096 to 1073741824"),
+    # Open MPI takes it for 5 * 2^20, which is in range.
+    BTL.refuses({"btl_dgram_receive_buffer": "5ms"}, "Parameter: btl_dgram_receive_buffer Value: 5ms"),
     host_without_such_a_network,
     drops_foreign_datagrams,
     eager_limit_above_a_datagram,
