@@ -216,7 +216,10 @@ class Daemon {
     static void transmit(NodeId to, orte_rml_tag_t tag, const Bytes &bytes);
     void send_held(NodeId to);
     void open_connections();
-    void await_connection(NodeId from);
+    void await_connection(NodeId from, base::Duration patience);
+    void open_connections_of_newcomer(std::span<const NodeId> members);
+    void await_newcomer(NodeId id);
+    void leave_without_mpirun();
     void on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte> bytes);
     void on_protocol(NodeId from, std::span<const std::byte> bytes);
     void on_glue(NodeId from, std::span<const std::byte> bytes);

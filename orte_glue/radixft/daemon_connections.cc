@@ -88,6 +88,10 @@ void Daemon::on_refused(NodeId id)
     if (!begun()) {
         return;
     }
+    if (id == 0 && !is_member() && !over_) {
+        leave_without_mpirun();
+        return;
+    }
     lost_.insert(id);
     if (orte_proc_t *const proc = daemon_object(id); proc != nullptr && orte_orteds_term_ordered) {
         ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);

@@ -61,12 +61,18 @@ void Daemon::peer_left(NodeId id) noexcept
         return;
     }
     if (id == 0) {
-        // mpirun is gone, and the job either has not begun or is over.
-        story(1, "mpirun is gone: leaves");
-        over_ = true;
-        orte_odls.kill_local_procs(nullptr);
-        ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);
+        leave_without_mpirun();
     }
+}
+
+/// mpirun is gone, and the job has not begun, is over, or was to take in this daemon, for ranks
+/// that only mpirun could have started.
+void Daemon::leave_without_mpirun()
+{
+    story(1, "mpirun is gone: leaves");
+    over_ = true;
+    orte_odls.kill_local_procs(nullptr);
+    ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);
 }
 
 void Daemon::set_exit_code(int code) noexcept

@@ -300,14 +300,14 @@ bool Daemon::on_invitation(base::WireReader &in)
         }
     }
     if (!std::exchange(greeted_, true)) {
-        // With the next invitation it begins. Members that knew an earlier daemon of this number
-        // would look for it at its old address: the connections are made from here.
+        // With the next invitation it begins.
         const std::string uri = contact(self_);
         Bytes text(4 + uri.size());
         base::WireWriter out(text);
         out.u32(self_);
         out.bytes(std::as_bytes(std::span(uri)));
         prepare_engine();
+        open_connections_of_newcomer(known);
         for (const NodeId id : known) {
             send({id, Type::address, text});
         }
@@ -328,7 +328,12 @@ bool Daemon::on_address(NodeId from, std::span<const std::byte> body)
         id >= membership::max_nodes || uri.empty() || uri.size() > most_contact) {
         return false;
     }
-    remember_contact(id, std::string(reinterpret_cast<const char *>(uri.data()), uri.size()));
+    const std::string is_now(reinterpret_cast<const char *>(uri.data()), uri.size());
+    const bool fresh = contact(id) != is_now;
+    remember_contact(id, is_now);
+    if (fresh && from != id) {
+        await_newcomer(id);
+    }
     return true;
 }
 

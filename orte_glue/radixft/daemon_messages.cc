@@ -22,6 +22,9 @@ constexpr membership::Position most_meshed = 32;
 constexpr membership::Position next_roots = 4;
 /// How long the lower one of two daemons has to open the connection between them.
 constexpr base::Duration opening_patience = 20_ms;
+/// How long a newcomer has to. It does so when it is invited, at the time at which the members hear
+/// of it; the longer this is, the less can both open one at once, however busy a host is.
+constexpr base::Duration newcomer_patience = 1_s;
 
 } // namespace
 
@@ -98,7 +101,7 @@ void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
         return;
     }
     if (to < self_ && !connected_.contains(to) && held_.begin(to)) {
-        await_connection(to);
+        await_connection(to, opening_patience);
     }
     if (held_.waits_for(to)) {
         dropped_ += held_.keep(to, {tag, bytes}) ? 0 : 1;
@@ -154,9 +157,9 @@ void Daemon::open_connections()
     }
 }
 
-/// The higher one of two daemons opens the connection only if the lower one has not in time: it may
+/// The one that is not to open a connection does so only if the other one has not in time: that may
 /// know of no reason to.
-void Daemon::await_connection(NodeId from)
+void Daemon::await_connection(NodeId from, base::Duration patience)
 {
     awaited_.insert(from);
     story(2, "waits for daemon %u to open a connection", from);
@@ -168,13 +171,48 @@ void Daemon::await_connection(NodeId from)
             self.on_refused(from);
         }
     });
-    Callbacks::after(opening_patience, [from] {
+    Callbacks::after(patience, [from] {
         Daemon &self = get();
         if (self.awaited_.erase(from) != 0) {
             story(2, "daemon %u has not opened a connection", from);
             self.send_held(from);
         }
     });
+}
+
+/// A newcomer opens its connections itself, to the higher and the lower, as soon as it knows whom
+/// to: the others would look for one that comes back at its old address. What they have to say to
+/// it waits for that. That to mpirun is there: by it the newcomer was invited.
+void Daemon::open_connections_of_newcomer(std::span<const NodeId> members)
+{
+    for (const NodeId id : members) {
+        if (id == 0 || id == self_ || connected_.contains(id) || !held_.begin(id)) {
+            continue;
+        }
+        // The runtime would print a page about one that has just died.
+        knock(contact(id), opening_patience, [id](Knock answer) {
+            Daemon &self = get();
+            const std::vector<Held::Message> held = self.held_.end(id);
+            if (!self.started_) {
+                return;
+            }
+            if (answer == Knock::refused) {
+                self.on_refused(id);
+                return;
+            }
+            transmit(id, opening_tag, Bytes(1));
+            for (const Held::Message &m : held) {
+                transmit(id, m.tag, m.bytes);
+            }
+        });
+    }
+}
+
+void Daemon::await_newcomer(NodeId id)
+{
+    if (!connected_.contains(id) && held_.begin(id)) {
+        await_connection(id, newcomer_patience);
+    }
 }
 
 void Daemon::connected(NodeId id) noexcept
