@@ -21,6 +21,8 @@ namespace {
 constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
 constexpr std::uint32_t format = 6;
+/// So many daemons' addresses are looked up when the job begins (contacts.cc says why so early).
+constexpr std::uint32_t most_looked_up = 64;
 /// How long mpirun's host has to answer a daemon that finds the launch to take too long.
 constexpr base::Duration mpirun_patience = 1000_ms;
 
@@ -95,23 +97,6 @@ orte_proc_t *daemon_object(NodeId id)
     return daemons == nullptr ? nullptr
                               : static_cast<orte_proc_t *>(opal_pointer_array_get_item(
                                     daemons->procs, static_cast<int>(id)));
-}
-
-std::string contact(NodeId id)
-{
-    orte_process_name_t name = *ORTE_PROC_MY_NAME;
-    name.vpid = id;
-    char *uri = nullptr;
-    int rc = OPAL_ERROR;
-    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_PMIX_PROC_URI, &name, &uri, OPAL_STRING);
-    std::string text;
-    if (rc == OPAL_SUCCESS && uri != nullptr) {
-        text = uri;
-        std::free(uri);
-    } else if (id == 0 && orte_process_info.my_hnp_uri != nullptr) {
-        text = orte_process_info.my_hnp_uri;
-    }
-    return text;
 }
 
 Daemon &Daemon::get() noexcept
@@ -477,6 +462,11 @@ void Daemon::begin(std::uint32_t daemons)
     }
     story(1, "begins: %u daemons, arity %d%s%s", daemons, p.arity,
           p.repair != 0 ? ", repaired tree" : "", p.localised_view != 0 ? ", localised views" : "");
+    for (NodeId id = 0; id < std::min(daemons, most_looked_up); ++id) {
+        if (id != self_) {
+            contact(id);
+        }
+    }
     open_connections();
     apply_view();
     for (const auto &[from, bytes] : std::exchange(early_, {})) {

@@ -104,6 +104,8 @@ class Daemon {
 
     /// Whether a rank of this job is known to have died.
     bool bereaved(std::uint32_t jobid) const { return bereaved_.contains(jobid); }
+    /// Of any job.
+    bool bereaved() const { return !bereaved_.empty(); }
 
     /// From grpcomm.
     int allgather(orte_grpcomm_coll_t *coll, opal_buffer_t *data) noexcept;

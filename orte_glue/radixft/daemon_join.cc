@@ -22,19 +22,6 @@ constexpr std::size_t most_contact = 4096;
 
 } // namespace
 
-void remember_contact(NodeId id, const std::string &uri)
-{
-    opal_process_name_t name = *ORTE_PROC_MY_NAME;
-    name.vpid = id;
-    opal_value_t value;
-    OBJ_CONSTRUCT(&value, opal_value_t);
-    value.key = strdup(OPAL_PMIX_PROC_URI);
-    value.type = OPAL_STRING;
-    value.data.string = strdup(uri.c_str());
-    opal_pmix.store_local(&name, &value);
-    OBJ_DESTRUCT(&value);
-}
-
 void Callbacks::vm_ready(int, short, void *data) noexcept
 {
     auto *caddy = static_cast<orte_state_caddy_t *>(data);

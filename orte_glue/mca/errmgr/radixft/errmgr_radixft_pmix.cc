@@ -52,11 +52,18 @@ void answer(opal_pmix_op_cbfunc_t done, void *data)
     }
 }
 
+/// Whether the server may have lost this client: it tells the runtime of a lost connection as it
+/// does of a goodbye, so the flag alone says little.
+bool may_have_broken_off(const orte_proc_t &rank)
+{
+    return !ORTE_FLAG_TEST(&rank, ORTE_PROC_FLAG_HAS_DEREG) || rank.exit_code != 0;
+}
+
 void deregister_if_finalized(const opal_process_name_t *name, opal_pmix_op_cbfunc_t done,
                              void *data) noexcept
 {
     const orte_proc_t *const rank = orte_get_proc_object(const_cast<opal_process_name_t *>(name));
-    if (rank != nullptr && !ORTE_FLAG_TEST(rank, ORTE_PROC_FLAG_HAS_DEREG)) {
+    if (rank != nullptr && may_have_broken_off(*rank)) {
         broken_off = true;
         answer(done, data);
         return;
@@ -91,11 +98,12 @@ void *keep_mapped(const void *symbol)
 
 int finalize_if_whole() noexcept
 {
+    broken_off = broken_off || Daemon::get().bereaved();
     for (int i = 0; i < orte_local_children->size && !broken_off; ++i) {
         const auto *const child =
             static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
         // Whom the runtime has killed has no process id any more.
-        broken_off = child != nullptr && !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_HAS_DEREG);
+        broken_off = child != nullptr && may_have_broken_off(*child);
     }
     if (!broken_off) {
         return finalize_server();
