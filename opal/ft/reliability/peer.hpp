@@ -68,7 +68,8 @@ class Peer {
 
     /// The short way for an ordered VFRAG that was not submitted, when nothing waits to go out
     /// before it. \return the path that it would take now, no_path: submit it
-    [[nodiscard]] PathId express_path(std::uint64_t bytes, base::Time now) noexcept
+    [[nodiscard, gnu::always_inline]] PathId express_path(std::uint64_t bytes,
+                                                          base::Time now) noexcept
     {
         if (unreachable_ || resting_ || !calm()) {
             return no_path;
@@ -88,8 +89,9 @@ class Peer {
     /// has changed yet: once the BTL took it, and is done with it, say `sent_express`, or submit it
     /// after all. \param best the shortest form that the layer above can give it \return with the
     /// form that it is to have
-    [[nodiscard]] FragHeader express_header(const Vfrag &vfrag, PathId path, base::Time now,
-                                            Form best = Form::full) const noexcept
+    [[nodiscard, gnu::always_inline]] FragHeader
+    express_header(const Vfrag &vfrag, PathId path, base::Time now,
+                   Form best = Form::full) const noexcept
     {
         FragHeader h;
         h.form = best;
@@ -110,8 +112,10 @@ class Peer {
         }
         return h;
     }
-    /// \return when on_time has to be called at the latest, as far as this VFRAG is concerned
-    base::Time sent_express(Vfrag &vfrag, PathId path, const FragHeader &header, base::Time now)
+    /// \return when on_time has to be called at the latest, as far as this VFRAG is concerned.
+    /// In its callers, like the two before it: the header then never lies in memory.
+    [[gnu::always_inline]] base::Time sent_express(Vfrag &vfrag, PathId path,
+                                                   const FragHeader &header, base::Time now)
     {
         counters_.fragments_checksummed += header.has(flag_payload_checksummed) ? 1 : 0;
         if (header.has(flag_ack)) {

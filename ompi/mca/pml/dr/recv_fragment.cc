@@ -409,11 +409,12 @@ void accept_brief(mca_btl_base_module_t *btl, Bytes fragment)
 
 void accept(mca_btl_base_module_t *btl, Bytes fragment)
 {
-    if (OPAL_LIKELY(reliability::is_compressed(fragment))) {
+    // None of them is said to be likely: to most BTLs the last one is.
+    if (reliability::is_compressed(fragment)) {
         accept_compressed(btl, fragment);
         return;
     }
-    if (OPAL_LIKELY(reliability::is_brief(fragment))) {
+    if (reliability::is_brief(fragment)) {
         accept_brief(btl, fragment);
         return;
     }

@@ -127,19 +127,23 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
     bool alone = false; ///< no BTL holds anything for it
     {
         Guard guard(peer.lock);
-        if (peer.error != MPI_SUCCESS) {
+        if (OPAL_UNLIKELY(peer.error != MPI_SUCCESS)) {
             return Eager::failed;
         }
-        if (!peer.pending.empty() || !peer.engine.has_room(bytes, true) ||
-            OPAL_UNLIKELY(!peer.has_credit(bytes))) {
+        if (OPAL_UNLIKELY(!peer.pending.empty() || !peer.engine.has_room(bytes, true) ||
+                          !peer.has_credit(bytes))) {
             return Eager::no_room;
         }
         peer.eager_sent += PeerState::eager_cost(bytes);
         const std::byte *piece = contiguous(datatype, count, buffer);
-        gone = bytes <= reliability::most_brief_payload && (piece != nullptr || bytes == 0) &&
-               fits_brief(comm->c_contextid, comm->c_my_rank) &&
-               peer.send_brief({piece, bytes}, pack_brief(comm->c_contextid, comm->c_my_rank, tag),
-                               present);
+        // All that lies on the way of a short message is said to be likely: after a dozen checks of
+        // even chances the compiler takes what follows for never executed, and saves bytes there.
+        if (OPAL_LIKELY(bytes <= reliability::most_brief_payload &&
+                        (piece != nullptr || bytes == 0) &&
+                        fits_brief(comm->c_contextid, comm->c_my_rank))) {
+            gone = peer.send_brief({piece, bytes},
+                                   pack_brief(comm->c_contextid, comm->c_my_rank, tag), present);
+        }
         if (!gone) {
             TxOrdered *tx = peer.pools().get_match(comm->c_contextid, comm->c_my_rank, tag, bytes);
             if (tx == nullptr) {
@@ -382,12 +386,12 @@ static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatyp
             return refused == as_proc_null ? OMPI_SUCCESS : refused;
         }
     }
-    if (const int rc = find_target(comm, destination, target); rc != OMPI_SUCCESS) {
+    if (const int rc = find_target(comm, destination, target); OPAL_UNLIKELY(rc != OMPI_SUCCESS)) {
         return class_for(tag, rc);
     }
     const std::size_t bytes = datatype->super.size * count;
-    if (!target.self && mode != MCA_PML_BASE_SEND_SYNCHRONOUS &&
-        bytes <= target.peer->eager_limit) {
+    if (OPAL_LIKELY(!target.self && mode != MCA_PML_BASE_SEND_SYNCHRONOUS &&
+                    bytes <= target.peer->eager_limit)) {
         std::uint32_t order = 0;
         const Eager how =
             send_eager(*target.peer, buffer, count, datatype, bytes, tag, comm, order);

@@ -146,8 +146,8 @@ bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match
         return false;
     }
     const BtlPath &path = *paths[id];
-    if (!path.brief || reliability::brief_bytes + bytes.size() > path.sendi_bytes ||
-        path.stuck != nullptr || path.known_fault() != Fault::none) {
+    if (OPAL_UNLIKELY(!path.brief || reliability::brief_bytes + bytes.size() > path.sendi_bytes ||
+                      path.stuck != nullptr || path.known_fault() != Fault::none)) {
         return false;
     }
     TxOrdered *tx = pools().get_brief(bytes.size());
