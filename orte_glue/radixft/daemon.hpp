@@ -247,6 +247,7 @@ class Daemon {
     void tell_ranks();
     static void tell_ranks(const RankDeath &death);
     void complete(const Gather::Done &done);
+    bool anyone_here(std::span<const Rank> named) const;
     bool gone(NodeId id, const Bytes &signature);
     void end_here(const char *topic);
 

@@ -455,6 +455,12 @@ void Daemon::complete(const Gather::Done &done)
         return;
     }
     opal_list_remove_item(&orte_grpcomm_base.ongoing, &coll->super);
+    if (!anyone_here(named)) {
+        // Nobody waits for it. When it has lost all who did, the PMIx server forgets the call, and
+        // an answer would lock a mutex that is no more, for ever.
+        OBJ_RELEASE(coll);
+        return;
+    }
     opal_buffer_t *buffer = OBJ_NEW(opal_buffer_t);
     if (!done.data.empty()) {
         void *const copy = std::malloc(done.data.size());

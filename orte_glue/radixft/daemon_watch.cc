@@ -176,6 +176,22 @@ void Daemon::start_lines()
     set_for_ranks(life_lines_place, lines_.place().c_str());
 }
 
+/// Whether one of these, or the runtime itself, may wait here for the end of a collective.
+bool Daemon::anyone_here(std::span<const Rank> named) const
+{
+    const std::vector<Rank> here = local_ranks();
+    return std::any_of(named.begin(), named.end(), [&](Rank one) {
+        if (one.jobid == ORTE_PROC_MY_NAME->jobid) {
+            return true;
+        }
+        return std::any_of(here.begin(), here.end(), [&](Rank local) {
+            return local.jobid == one.jobid &&
+                   (one.vpid == ORTE_VPID_WILDCARD || one.vpid == local.vpid) &&
+                   !session_->deaths().announced(local);
+        });
+    });
+}
+
 void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
 {
     leftovers_.push_back({monotonic_now(), rank.name.jobid, rank.local_rank});

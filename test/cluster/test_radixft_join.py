@@ -464,20 +464,37 @@ def without_mpirun_in_spawn(point, number):
     return test
 
 
-def without_mpirun_while_a_host_joins():
-    """mpirun dies while a host is added for a spawn: it fails in all who called it, the newcomer leaves, the job goes on"""
-    # On a busy machine the knock at the dead mpirun's port may not be answered in time: then it is probed.
-    with job(*patient("suspect_floor", "suspect_ceiling"), "--mca", "pml", "dr") as it:
-        voter = it.pid_of("^orted", "n2")
-        os.kill(voter, signal.SIGSTOP)
-        try:
-            it.command(b"\xc0")
-            it.says("daemon 3 on n3 is to join")
-            os.kill(it.pid_of("^mpirun", "n0"), signal.SIGKILL)
-        finally:
-            os.kill(voter, signal.SIGCONT)
-        ended = returns_and_ends(it, "as n3 joins", 2)
-        check(ended == ["refused " + SPAWN_FAILED] * 2, f"the spawn ended like this: {ended}")
+def without_mpirun_while_a_host_joins(has_asked):
+    """mpirun dies while a host is added; a daemon's vote is held up, so that the newcomer does not become a member."""
+    def test():
+        # On a busy machine the knock at the dead mpirun's port may not be answered in time: then it is probed.
+        with job(*patient("suspect_floor", "suspect_ceiling"), "--mca", "pml", "dr") as it:
+            voter = it.pid_of("^orted", "n2")
+            os.kill(voter, signal.SIGSTOP)
+            try:
+                it.command(b"\xc0")
+                it.says("daemon 3 on n3 is to join")
+                with select_on(it.run) as ended:
+                    while has_asked and not asks_to_join(it.logs):
+                        check(time.monotonic() < it.end and not ended(), "the newcomer does not ask to join")
+                os.kill(it.pid_of("^mpirun", "n0"), signal.SIGKILL)
+            finally:
+                os.kill(voter, signal.SIGCONT)
+            ended = returns_and_ends(it, "as n3 joins", 2)
+            check(ended == ["refused " + SPAWN_FAILED] * 2, f"the spawn ended like this: {ended}")
+
+    test.__doc__ = (f"mpirun dies while a host {'asks to join' if has_asked else 'is added'} for a spawn: it fails in all who "
+                    "called it, the newcomer leaves, the job goes on")
+    return test
+
+
+def asks_to_join(logs):
+    """Whether a newcomer's engine has begun, by its log."""
+    for name in os.listdir(logs):
+        with open(os.path.join(logs, name), encoding="ascii") as text:
+            if re.search(r"^\d+ join ", text.read(), re.M):
+                return True
+    return False
 
 
 def returns_and_ends(it, point, count):
@@ -543,7 +560,8 @@ TESTS = [host_dies_in_mpi_init("KMNOP"), host_dies_in_mpi_init("QRST"), dies_in_
          no_slots, slots_for_some, spawned_before_the_last_has_ended,
          dies_before_mpi_init, aborts_in_mpi_init, evicted_comes_back,
          first_host_comes_back, two_come_back, joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
-ORPHANS = [without_mpirun_in_spawn(*stop) for stop in STOPS.items()] + [without_mpirun_while_a_host_joins]
+ORPHANS = [without_mpirun_in_spawn(*stop) for stop in STOPS.items()] + [without_mpirun_while_a_host_joins(has_asked)
+                                                                      for has_asked in (False, True)]
 
 if __name__ == "__main__":
     if sys.argv[1:]:
