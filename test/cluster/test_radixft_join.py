@@ -104,11 +104,20 @@ def job_on(cluster, *mca, again="n2,n3", slots=4):
     except AssertionError:
         it.run.stop()
         it.run.tell(80)
+        tell_logs(it.logs)
         raise
     finally:
         it.run.stop()
         it.marks.close()
         os.close(it.go)
+
+
+def tell_logs(folder):
+    """What each daemon's engine heard and said last."""
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), encoding="ascii", errors="replace") as text:
+            lines = text.read().splitlines()[-24:]
+        comment("\n".join([f"the end of {name}:", *(line[:110] for line in lines)]))
 
 
 def add_and_lose(it):
