@@ -110,8 +110,7 @@ void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
     transmit(to, tag, bytes);
 }
 
-/// Hands a message to the runtime's channel.
-static void give(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
+void Daemon::transmit(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
 {
     void *copy = std::malloc(bytes.size());
     if (copy == nullptr) {
@@ -126,22 +125,6 @@ static void give(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
                                 tag, Callbacks::sent, nullptr) != ORTE_SUCCESS) {
         OBJ_RELEASE(buffer);
     }
-}
-
-void Daemon::transmit(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
-{
-    if (get().connected_.contains(to)) {
-        give(to, tag, bytes);
-        return;
-    }
-    // It opens the connection, in steps that follow each other in the event loop's queue for
-    // messages. From an event of another priority the loop would look for new connections between
-    // them, and take one from the same daemon for a second connection beside this one.
-    Callbacks::later([to, tag, bytes] {
-        if (get().started_) {
-            give(to, tag, bytes);
-        }
-    });
 }
 
 void Daemon::send_held(NodeId to)

@@ -147,7 +147,6 @@ void knock(const std::string &uri, base::Duration patience, std::function<void(K
         door->owner = k;
         door->fd = fd;
         opal_event_set(orte_event_base, &door->event, fd, OPAL_EV_WRITE, on_writable, door.get());
-        opal_event_set_priority(&door->event, ORTE_MSG_PRI);
         opal_event_add(&door->event, nullptr);
         k->doors.push_back(std::move(door));
         ++k->waiting;
@@ -157,7 +156,6 @@ void knock(const std::string &uri, base::Duration patience, std::function<void(K
     const std::int64_t us = k->waiting == 0 ? 0 : patience.us();
     timeval tv{.tv_sec = us / 1000000, .tv_usec = us % 1000000};
     opal_event_evtimer_set(orte_event_base, &k->timer, on_timeout, k);
-    opal_event_set_priority(&k->timer, ORTE_MSG_PRI);
     opal_event_evtimer_add(&k->timer, &tv);
 }
 

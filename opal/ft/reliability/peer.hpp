@@ -113,7 +113,7 @@ class Peer {
         return h;
     }
     /// \return when on_time has to be called at the latest, as far as this VFRAG is concerned.
-    /// In its callers, like the two before it: the header then never lies in memory.
+    /// In its callers, like the two before it: the header then need not be cleared and read back.
     [[gnu::always_inline]] base::Time sent_express(Vfrag &vfrag, PathId path,
                                                    const FragHeader &header, base::Time now)
     {
