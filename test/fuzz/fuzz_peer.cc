@@ -70,15 +70,20 @@ class Side {
             std::span(box.records).first(Vfrag::count_for(length, box.vfrag.fragment_bytes));
         box.vfrag.user = &box;
         box.out = true;
+        const bool lane = ordered && count % 4 == 1 && peer_.lane_takes(length, now);
         const PathId path = ordered && count % 2 != 0 ? peer_.express_path(length, now) : no_path;
         if (path == no_path) {
+            FUZZ_REQUIRE(!lane);
             peer_.submit(box.vfrag, now);
             return;
         }
         FragHeader header = peer_.express_header(box.vfrag, path, now,
                                                  count % 4 == 1 ? Form::compressed : Form::full);
+        FUZZ_REQUIRE(!lane || (path == 0 && header.form == Form::compressed &&
+                               peer_.lane_numbers() == numbers_of(header)));
         say(write(header));
-        const Time by = peer_.sent_express(box.vfrag, path, header, now);
+        const Time by = lane ? peer_.sent_on_lane(box.vfrag, true, now)
+                             : peer_.sent_express(box.vfrag, path, header, now);
         FUZZ_REQUIRE(by >= peer_.next_deadline());
     }
 
@@ -198,6 +203,17 @@ class Side {
     void take(std::vector<std::byte> bytes, PathId arrival, Time now)
     {
         FragHeader h;
+        Numbers numbers;
+        if (is_compressed(bytes) && bytes.size() >= compressed_bytes && peer_.awaits(numbers)) {
+            if (const Awaited it = read_awaited(bytes, numbers); it.whole) {
+                const auto payload = static_cast<std::uint32_t>(it.payload.size());
+                FUZZ_REQUIRE(!read(bytes, h) || (peer_.is_next(h) && numbers == numbers_of(h) &&
+                                                 h.payload_bytes == payload));
+                peer_.accept_awaited(numbers, payload, arrival, now);
+                finish();
+                return;
+            }
+        }
         if (!read(bytes, h)) {
             return;
         }

@@ -8,19 +8,29 @@
 
 namespace ft::reliability {
 
-/// The numbers of the newest fragment in the brief form. Those of a compressed one differ from them
-/// as if every VFRAG between were ordered, and sent once, over the same path.
-struct Context {
+/// What a compressed header leaves out.
+struct Numbers {
     std::uint32_t sequence = 0;
     std::uint32_t order = 0;
     std::uint32_t tx = 0;
     std::uint8_t path = 0; ///< the sender's
-    bool valid = false;    ///< there was one
+    bool operator==(const Numbers &) const = default;
+};
+
+[[nodiscard]] inline Numbers numbers_of(const FragHeader &h) noexcept
+{
+    return {h.sequence, h.order, h.tx, h.path};
+}
+
+/// The numbers of the newest fragment in the brief form. Those of a compressed one differ from them
+/// as if every VFRAG between were ordered, and sent once, over the same path.
+struct Context : Numbers {
+    bool valid = false; ///< there was one
 };
 
 [[nodiscard]] inline Context context_of(const FragHeader &h) noexcept
 {
-    return {h.sequence, h.order, h.tx, h.path, true};
+    return {numbers_of(h), true};
 }
 
 /// What a receiver foretells.
@@ -58,12 +68,12 @@ inline constexpr std::uint32_t number_count = 1U << number_bits;
 /// One checksum for the header, what is left out of it, and the payload if that is summed. Always
 /// there, as it is what tells a context that is out of date.
 [[nodiscard, gnu::always_inline]] inline std::uint32_t
-compressed_crc(std::uint32_t what, std::uint64_t upper, const FragHeader &h,
+compressed_crc(std::uint32_t what, std::uint64_t upper, const Numbers &n,
                std::span<const std::byte> payload) noexcept
 {
-    return base::crc32c({pack(what, h.sequence),
-                         pack(h.order, std::uint32_t{h.path} << 24 | (h.tx & tx_mask)), upper},
-                        h.has(flag_payload_checksummed) ? payload : payload.first(0));
+    return base::crc32c({pack(what, n.sequence),
+                         pack(n.order, std::uint32_t{n.path} << 24 | (n.tx & tx_mask)), upper},
+                        payload.first((what & compressed_summed) != 0 ? payload.size() : 0));
 }
 
 [[gnu::always_inline]] inline void foretell(const Context &context, std::uint32_t sequence,
@@ -78,22 +88,60 @@ compressed_crc(std::uint32_t what, std::uint64_t upper, const FragHeader &h,
 
 } // namespace detail
 
-/// Writes the header to the beginning of `fragment`, behind which the payload stands already.
-/// \pre the receiver can foretell it (Peer::express_header), and it has no flags but that of the
-/// payload's checksum
+/// Writes the header to the beginning of `fragment`, behind which the payload, all the rest of it,
+/// stands already.
+/// \param rank the sender's, at most most_compressed_rank \param summed the payload, too
+/// \pre the receiver can foretell the numbers (Peer::express_header, Peer::lane_takes)
+[[gnu::always_inline]] inline void write_compressed(const Numbers &numbers, std::uint32_t rank,
+                                                    bool summed, std::uint64_t upper,
+                                                    std::span<std::byte> fragment) noexcept
+{
+    FT_ASSERT(fragment.size() - compressed_bytes <= most_compressed_payload);
+    const auto payload = fragment.subspan(compressed_bytes);
+    const std::uint32_t what = std::to_integer<std::uint32_t>(compressed_mark) |
+                               (summed ? detail::compressed_summed : 0U) |
+                               (numbers.sequence & (detail::number_count - 1)) |
+                               static_cast<std::uint32_t>(payload.size()) << 8 | rank << 16;
+    const std::uint32_t crc = detail::compressed_crc(what, upper, numbers, payload);
+    detail::put_word(fragment.data(), detail::pack(what, crc));
+    detail::put_word(fragment.data() + compressed_upper_place, upper);
+}
+
+/// The same for a header that has no flags but that of the payload's checksum. `fragment` may be
+/// longer.
 [[gnu::always_inline]] inline void write_compressed(const FragHeader &h, std::uint64_t upper,
                                                     std::span<std::byte> fragment) noexcept
 {
-    FT_ASSERT(fragment.size() >= compressed_bytes + h.payload_bytes &&
-              h.payload_bytes <= most_compressed_payload && h.source.rank <= most_compressed_rank);
-    const std::uint32_t what = std::to_integer<std::uint32_t>(compressed_mark) |
-                               (h.has(flag_payload_checksummed) ? detail::compressed_summed : 0U) |
-                               (h.sequence & (detail::number_count - 1)) | h.payload_bytes << 8 |
-                               h.source.rank << 16;
-    const std::uint32_t crc =
-        detail::compressed_crc(what, upper, h, fragment.subspan(compressed_bytes, h.payload_bytes));
-    detail::put_word(fragment.data(), detail::pack(what, crc));
-    detail::put_word(fragment.data() + compressed_upper_place, upper);
+    FT_ASSERT(h.source.rank <= most_compressed_rank);
+    write_compressed(numbers_of(h), h.source.rank, h.has(flag_payload_checksummed), upper,
+                     fragment.first(compressed_bytes + h.payload_bytes));
+}
+
+/// What is in a compressed fragment with the numbers that its receiver waits for.
+struct Awaited {
+    std::uint64_t upper = 0;
+    std::span<const std::byte> payload;
+    bool whole = false; ///< it is that, and whole; if not, parse_compressed tells what it is
+};
+
+/// Reads a fragment for which `is_compressed` holds, as nearly all of them are: the next of all.
+/// \pre at least compressed_bytes
+[[nodiscard, gnu::always_inline]] inline Awaited read_awaited(std::span<const std::byte> fragment,
+                                                              const Numbers &numbers) noexcept
+{
+    const std::uint64_t first = detail::word_at(fragment.data());
+    const std::uint32_t what = detail::low_half(first);
+    Awaited it;
+    it.upper = detail::word_at(fragment.data() + compressed_upper_place);
+    const std::size_t bytes = what >> 8 & 0xff;
+    if (bytes > fragment.size() - compressed_bytes ||
+        ((what ^ numbers.sequence) & (detail::number_count - 1)) != 0) [[unlikely]] {
+        return it;
+    }
+    it.payload = fragment.subspan(compressed_bytes, bytes);
+    it.whole =
+        detail::compressed_crc(what, it.upper, numbers, it.payload) == detail::high_half(first);
+    return it;
 }
 
 /// Reads and checks a fragment for which `is_compressed` holds, longer than what it describes or
@@ -126,11 +174,12 @@ parse_compressed(std::span<const std::byte> fragment, const Foretold &foretold,
     const auto payload = fragment.subspan(compressed_bytes, h.payload_bytes);
     const std::uint32_t ahead = (what - foretold.next) & (detail::number_count - 1);
     detail::foretell(foretold.context, foretold.next + ahead, h);
-    if (detail::compressed_crc(what, upper, h, payload) == detail::high_half(first)) [[likely]] {
+    if (detail::compressed_crc(what, upper, numbers_of(h), payload) == detail::high_half(first))
+        [[likely]] {
         return ParseStatus::ok;
     }
     detail::foretell(foretold.context, foretold.next + ahead - detail::number_count, h);
-    return detail::compressed_crc(what, upper, h, payload) == detail::high_half(first)
+    return detail::compressed_crc(what, upper, numbers_of(h), payload) == detail::high_half(first)
                ? ParseStatus::ok
                : ParseStatus::bad_checksum;
 }

@@ -19,6 +19,7 @@ Peer::Peer(const Config &config, Name self) noexcept
 
 PathId Peer::add_path(const PathInfo &info, base::Time /*now*/)
 {
+    lane_ = false;
     return paths_.add(info);
 }
 
@@ -33,6 +34,7 @@ void Peer::start_at(std::uint32_t sequence, std::uint32_t order, std::uint32_t t
 
 void Peer::path_error(PathId path, base::Time now)
 {
+    lane_ = false;
     paths_.on_error(path, now);
     follow_transitions(now);
     if (paths_.all_gone()) {
@@ -42,6 +44,7 @@ void Peer::path_error(PathId path, base::Time now)
 
 void Peer::path_replaced(PathId path, base::Time now)
 {
+    lane_ = false;
     paths_.on_error(path, now);
     follow_transitions(now);
     path_revived(path, now);
@@ -49,6 +52,7 @@ void Peer::path_replaced(PathId path, base::Time now)
 
 void Peer::path_revived(PathId path, base::Time now)
 {
+    lane_ = false;
     paths_.revive(path, now);
     stop_resting(now);
 }
@@ -73,6 +77,7 @@ void Peer::rest_if_silent(base::Time now) noexcept
 
 void Peer::become_unreachable()
 {
+    lane_ = false;
     if (!unreachable_) {
         unreachable_ = true;
         replies_.clear();
@@ -87,6 +92,7 @@ bool Peer::has_room(std::uint64_t bytes, bool ordered) const noexcept
 
 void Peer::submit(Vfrag &vfrag, base::Time now)
 {
+    lane_ = false;
     FT_ASSERT(!unreachable_);
     if (sender_.idle()) {
         silent_since_ = std::max(silent_since_, now);
@@ -201,6 +207,7 @@ std::size_t Peer::write_control(const Transmit &t, std::span<std::byte> out) con
 
 void Peer::sent(const Transmit &t, base::Time now, bool complete)
 {
+    lane_ = false;
     switch (t.what) {
     case Transmit::What::fragment:
         if (Path &path = paths_[t.path]; path.congestion != nullptr) {
@@ -255,6 +262,7 @@ void Peer::sent_run(const Transmit &t, unsigned count, base::Time now)
         sent(t, now, true);
         return;
     }
+    lane_ = false;
     const Vfrag &v = *t.choice.vfrag;
     paths_[t.path].congestion->on_sent_run(
         count, v.fragment_bytes, v.bytes_of(t.choice.index + count - 1), t.header.tx, now);
@@ -265,6 +273,7 @@ void Peer::sent_run(const Transmit &t, unsigned count, base::Time now)
 
 void Peer::blocked(PathId path) noexcept
 {
+    lane_ = false;
     paths_[path].blocked = true;
 }
 
@@ -278,11 +287,13 @@ void Peer::unblock() noexcept
 void Peer::locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
                             base::Time now)
 {
+    lane_ = false;
     sender_.locally_complete(vfrag, index, path, sent_at, now);
 }
 
 void Peer::heard(const FragHeader &h, PathId arrival, base::Time now)
 {
+    lane_ = false;
     silent_since_ = std::max(silent_since_, now);
     stop_resting(now);
     last_look_ = base::Time::never();
@@ -358,6 +369,7 @@ void Peer::follow_transitions(base::Time now)
 
 void Peer::on_time(base::Time now)
 {
+    lane_ = false;
     if (unreachable_) {
         return;
     }

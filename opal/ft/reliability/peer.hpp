@@ -125,7 +125,33 @@ class Peer {
             context_ = context_of(header);
             context_stamp_ = header.timestamp;
         }
+        lane_ = header.form != Form::full && paths_.size() == 1 && !flush_ &&
+                paths_[path].congestion == nullptr;
         return sent_express(vfrag, path, header.timestamp, now);
+    }
+
+    /// The lane: one short message behind the other, in the compressed form, over the only path.
+    /// While nothing else happens than that they are sent, and that such messages arrive, nearly
+    /// all that express_path and express_header look at stays as it was for the last one, and is
+    /// not looked at again. \return whether it is open for so many bytes
+    [[nodiscard, gnu::always_inline]] bool lane_takes(std::uint64_t bytes,
+                                                      base::Time now) const noexcept
+    {
+        return lane_ && fresh(stamp_of(now)) && !sender_.idle() && sender_.has_room(bytes, true) &&
+               (receiver_.tells_nothing() || receiver_.may_wait(now));
+    }
+    /// The numbers of the next fragment on it. As after express_header nothing has changed yet.
+    [[nodiscard]] Numbers lane_numbers() const noexcept
+    {
+        return {sender_.next_sequence(), sender_.next_order(), paths_[0].next_tx, 0};
+    }
+    /// The BTL took it, and is done with it. \param summed its payload was
+    /// \return as sent_express
+    [[gnu::always_inline]] base::Time sent_on_lane(Vfrag &vfrag, bool summed, base::Time now)
+    {
+        counters_.fragments_checksummed += summed ? 1 : 0;
+        sender_.submit_sent(vfrag, 0, stamp_of(now), now);
+        return std::min(vfrag.ack_deadline(), sender_.question_at());
     }
 
     /// What goes out next; the same again until it was answered with sent, blocked or path_error.
@@ -161,7 +187,11 @@ class Peer {
     /// For an ordered or data fragment whose header parsed ok. \param arrival the path it came by,
     /// no_path if unknown
     [[nodiscard]] Verdict on_fragment(const FragHeader &header, PathId arrival, base::Time now);
-    void accept(const FragHeader &header, base::Time now) { receiver_.accept(header, now); }
+    void accept(const FragHeader &header, base::Time now)
+    {
+        lane_ = false;
+        receiver_.accept(header, now);
+    }
     /// Whether an ordered fragment is the very next of all. With its payload whole and no flags
     /// that ask for anything `accept_next` may then do what on_fragment and accept do.
     [[nodiscard]] bool is_next(const FragHeader &header) const noexcept
@@ -170,6 +200,20 @@ class Peer {
     }
     /// For a fragment in the compressed form.
     [[nodiscard]] Foretold foretold() const noexcept { return receiver_.foretold(); }
+    /// The same, when it is the next of all, and none of the others is looked for. \return false
+    /// when it is not known what that would be
+    [[nodiscard]] bool awaits(Numbers &numbers) const noexcept
+    {
+        return !unreachable_ && !resting_ && receiver_.awaits(numbers);
+    }
+    /// \pre awaits, and a fragment with these numbers came, its payload whole
+    void accept_awaited(const Numbers &numbers, std::uint32_t bytes, PathId arrival,
+                        base::Time now) noexcept
+    {
+        silent_since_ = std::max(silent_since_, now);
+        last_look_ = base::Time::never();
+        receiver_.accept_awaited(numbers, bytes, arrival, now);
+    }
     /// \pre is_next \return whether something of ours may have been acknowledged by it
     bool accept_next(const FragHeader &header, PathId arrival, base::Time now)
     {
@@ -177,6 +221,7 @@ class Peer {
         last_look_ = base::Time::never();
         const bool concerned = sender_.concerned_by(header);
         if (concerned) {
+            lane_ = false;
             const FragHeader kept = header; // so that the caller's may stay in registers
             sender_.on_ack(kept, nullptr, now);
         }
@@ -190,9 +235,14 @@ class Peer {
     }
     void hold(const FragHeader &header, std::span<const std::byte> fragment, base::Time now)
     {
+        lane_ = false;
         receiver_.hold(header, fragment, now);
     }
-    void reject_payload(const FragHeader &header) { receiver_.reject_payload(header); }
+    void reject_payload(const FragHeader &header)
+    {
+        lane_ = false;
+        receiver_.reject_payload(header);
+    }
     [[nodiscard]] bool next_ready(std::vector<std::byte> &fragment)
     {
         return receiver_.next_ready(fragment);
@@ -237,7 +287,11 @@ class Peer {
         return sender_.has_unsent_ordered(order);
     }
     /// Sends what acknowledgement is owed now, instead of waiting for company.
-    void flush_acks() noexcept { flush_ = true; }
+    void flush_acks() noexcept
+    {
+        flush_ = true;
+        lane_ = false;
+    }
 
     /// Memory that it has allocated beside itself.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
@@ -265,18 +319,25 @@ class Peer {
     /// old: a lost one must not cost more than what follows it closely, and it has the timestamp.
     [[nodiscard]] bool foretold(const FragHeader &h) const noexcept
     {
-        constexpr std::uint32_t lasting = 256; // 16 us, as long as round trips need no other sample
         const std::uint32_t ahead = h.sequence - context_.sequence;
-        return context_.valid && h.timestamp - context_stamp_ < lasting &&
-               h.order - context_.order == ahead && h.tx == ((context_.tx + ahead) & tx_mask) &&
-               h.path == context_.path;
+        return context_.valid && fresh(h.timestamp) && h.order - context_.order == ahead &&
+               h.tx == ((context_.tx + ahead) & tx_mask) && h.path == context_.path;
+    }
+    [[nodiscard]] bool fresh(std::uint32_t stamp) const noexcept
+    {
+        constexpr std::uint32_t lasting = 256; // 16 us, as long as round trips need no other sample
+        return stamp - context_stamp_ < lasting;
+    }
+    [[nodiscard]] static std::uint32_t stamp_of(base::Time now) noexcept
+    {
+        return static_cast<std::uint32_t>(now.ns() >> stamp_shift);
     }
     void heard(const FragHeader &header, PathId arrival, base::Time now);
     void fill_origin(FragHeader &h, PathId path, base::Time now) const noexcept
     {
         h.source = self_;
         h.path = path;
-        h.timestamp = static_cast<std::uint32_t>(now.ns() >> stamp_shift);
+        h.timestamp = stamp_of(now);
     }
     void fill_common(FragHeader &h, PathId path, base::Time now) const noexcept
     {
@@ -316,6 +377,7 @@ class Peer {
     bool unreachable_ = false;
     bool resting_ = false;
     bool flush_ = false;
+    bool lane_ = false; ///< see lane_takes; whatever else happens closes it
 };
 
 } // namespace ft::reliability

@@ -45,6 +45,29 @@ class Receiver {
         const Seen &seen = seen_[h.path];
         return seen.any && seen.countdown == 0 && h.tx == ((seen.last_tx + 1) & tx_mask);
     }
+    /// The same of the fragment itself, for one in the compressed form: the numbers that it must
+    /// have. \return false when it is not known, or not the one that everybody waits for
+    [[nodiscard]] bool awaits(Numbers &numbers) const noexcept
+    {
+        if (!context_.valid || highest_ != cumulative_) {
+            return false;
+        }
+        const Seen &seen = seen_[context_.path]; // from which the context came
+        numbers = {cumulative_, next_order_, (seen.last_tx + 1) & tx_mask, context_.path};
+        return seen.countdown == 0;
+    }
+    /// What accept_next does, for one with the numbers that `awaits` told.
+    void accept_awaited(const Numbers &numbers, std::uint32_t bytes, PathId arrival,
+                        base::Time now) noexcept
+    {
+        arrival_ = arrival;
+        seen_[numbers.path].last_tx = numbers.tx;
+        ++counters_.fragments_received;
+        counters_.bytes_received += bytes;
+        highest_ = ++cumulative_;
+        ++next_order_;
+        owe(now);
+    }
     /// What on_arrival, classify and accept do for it. \pre is_next, a single ordered fragment
     /// without flags that ask for something, its payload whole
     void accept_next(const FragHeader &h, PathId arrival, base::Time now) noexcept

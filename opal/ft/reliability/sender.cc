@@ -47,14 +47,6 @@ Vfrag *Sender::List::pop() noexcept
     return first;
 }
 
-bool Sender::has_room(std::uint64_t bytes, bool ordered) const noexcept
-{
-    // A quarter of the numbers is kept from data, so that replies pass a window full of it.
-    const std::uint32_t reserve = ordered ? 0 : std::max(config_.window_vfrags / 4, 1U);
-    return next_ - base_ + reserve < config_.window_vfrags + (ordered ? 0 : 1) &&
-           (bytes == 0 || window_bytes_ + bytes <= config_.window_bytes);
-}
-
 void Sender::grow_ring()
 {
     constexpr std::size_t first = 8; // an idle peer is to be small
@@ -73,56 +65,8 @@ void Sender::submit(Vfrag &v, base::Time /*now*/)
     FT_ASSERT(v.count() == Vfrag::count_for(v.length, v.fragment_bytes));
     FT_ASSERT(!v.ordered || v.count() == 1);
     clear(v.fragments);
-    enter(v);
-    v.next_unsent_ = 0;
-    v.state_ = Vfrag::State::queued;
+    enter(v, 0, Vfrag::State::queued);
     (v.ordered ? unsent_ordered_ : unsent_data_).push(v);
-}
-
-void Sender::enter(Vfrag &v)
-{
-    if (next_ - base_ == ring_.size()) {
-        grow_ring();
-    }
-    v.ack_deadline_ = base::Time::never();
-    v.watchdog_deadline_ = base::Time::never();
-    v.lost_mask_ = 0;
-    v.held_ = 0;
-    v.acked_count_ = 0;
-    v.backoff_ = 0;
-    v.looked_ = false;
-    v.untouched_ = true;
-    v.sequence_ = next_;
-    v.order_ = v.ordered ? next_order_++ : 0;
-    ring_[next_ & (ring_.size() - 1)] = &v;
-    ++next_;
-    window_bytes_ += v.length;
-}
-
-void Sender::submit_sent(Vfrag &v, PathId id, std::uint32_t stamp, base::Time now)
-{
-    FT_ASSERT(v.count() == 1 && v.ordered);
-    enter(v);
-    v.next_unsent_ = 1;
-    v.state_ = Vfrag::State::waiting;
-    v.first_stamp_ = stamp;
-    Path &path = paths_[id];
-    FragmentRecord &record = v.fragments[0];
-    record = {.tx = path.next_tx,
-              .stamp = stamp,
-              .path = id,
-              .tries = 1,
-              .state = FragmentState::in_flight};
-    path.next_tx = (path.next_tx + 1) & tx_mask;
-    path.in_flight += v.length;
-    ++path.fragments_sent;
-    path.bytes_sent += v.length;
-    ++counters_.fragments_sent;
-    counters_.bytes_sent += v.length;
-    urgent_ = false;
-    note_sent(id, stamp, true, now);
-    v.ack_deadline_ = now + first_timeout(v, id, now);
-    arm(v.ack_deadline_);
 }
 
 void Sender::await_ack(Vfrag &v, PathId path, base::Time now) noexcept
@@ -483,11 +427,6 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
     if (body != nullptr) {
         detect_losses(described_end, now);
     }
-}
-
-void Sender::arm(base::Time deadline) noexcept
-{
-    next_deadline_ = std::min(next_deadline_, deadline);
 }
 
 void Sender::unlink_lost(Vfrag &v)

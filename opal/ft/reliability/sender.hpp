@@ -2,9 +2,11 @@
 /// The sending half for one peer: window, acknowledgement, loss detection, timers. PROTOCOL.md,
 /// "Sender".
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "opal/ft/base/assert.hpp"
 #include "opal/ft/reliability/header.hpp"
 #include "opal/ft/reliability/path_set.hpp"
 #include "opal/ft/reliability/vfrag.hpp"
@@ -29,12 +31,40 @@ class Sender {
 
     /// Room in the window for a VFRAG of so many bytes? An ordered one may use a reserve that data
     /// leaves free, so that replies get through.
-    [[nodiscard]] bool has_room(std::uint64_t bytes, bool ordered) const noexcept;
+    [[nodiscard]] bool has_room(std::uint64_t bytes, bool ordered) const noexcept
+    {
+        // A quarter of the numbers is kept from data, so that replies pass a window full of it.
+        const std::uint32_t reserve = ordered ? 0 : std::max(config_.window_vfrags / 4, 1U);
+        return next_ - base_ + reserve < config_.window_vfrags + (ordered ? 0 : 1) &&
+               (bytes == 0 || window_bytes_ + bytes <= config_.window_bytes);
+    }
     /// Takes a VFRAG; there must be room. Numbers it and puts it in line.
     void submit(Vfrag &vfrag, base::Time now);
     /// Takes a VFRAG of one fragment that has gone out already, over this path, which is done with
     /// it: what submit, choose and sent do for it, when nothing else waits. \pre calm(), has_room
-    void submit_sent(Vfrag &vfrag, PathId path, std::uint32_t stamp, base::Time now);
+    [[gnu::always_inline]] void submit_sent(Vfrag &v, PathId id, std::uint32_t stamp,
+                                            base::Time now)
+    {
+        FT_ASSERT(v.count() == 1 && v.ordered);
+        enter(v, 1, Vfrag::State::waiting);
+        v.first_stamp_ = stamp;
+        Path &path = paths_[id];
+        v.fragments[0] = {.tx = path.next_tx,
+                          .stamp = stamp,
+                          .path = id,
+                          .tries = 1,
+                          .state = FragmentState::in_flight};
+        path.next_tx = (path.next_tx + 1) & tx_mask;
+        path.in_flight += v.length;
+        ++path.fragments_sent;
+        path.bytes_sent += v.length;
+        ++counters_.fragments_sent;
+        counters_.bytes_sent += v.length;
+        urgent_ = false;
+        note_sent(id, stamp, true, now);
+        v.ack_deadline_ = now + first_timeout(v, id, now);
+        arm(v.ack_deadline_);
+    }
     /// The numbers that the next VFRAG gets.
     [[nodiscard]] std::uint32_t next_sequence() const noexcept { return next_; }
     [[nodiscard]] std::uint32_t next_order() const noexcept { return next_order_; }
@@ -127,8 +157,30 @@ class Sender {
     void grow_ring();
     [[nodiscard]] bool on_body(std::uint32_t cumulative, const AckBody &body, base::Time now);
     void acknowledge(Vfrag &vfrag, std::uint64_t mask, base::Time now);
-    /// Takes a number, the place in the order, and room in the window.
-    void enter(Vfrag &vfrag);
+    /// Takes a number, the place in the order, and room in the window. \param unsent its first
+    /// fragment that was not sent yet
+    void enter(Vfrag &v, std::uint8_t unsent, Vfrag::State state)
+    {
+        if (next_ - base_ == ring_.size()) [[unlikely]] {
+            grow_ring();
+        }
+        v.ack_deadline_ = base::Time::never();
+        v.watchdog_deadline_ = base::Time::never();
+        v.lost_mask_ = 0;
+        v.sequence_ = next_;
+        v.order_ = v.ordered ? next_order_++ : 0;
+        // As they stand in it, so that they are one store.
+        v.held_ = 0;
+        v.next_unsent_ = unsent;
+        v.acked_count_ = 0;
+        v.backoff_ = 0;
+        v.state_ = state;
+        v.untouched_ = true;
+        v.looked_ = false;
+        ring_[next_ & (ring_.size() - 1)] = &v;
+        ++next_;
+        window_bytes_ += v.length;
+    }
     /// The ACK timer runs from now on.
     void await_ack(Vfrag &vfrag, PathId path, base::Time now) noexcept;
     /// VFRAGs of one fragment that one acknowledgement names and one path carried: what they have
@@ -160,7 +212,7 @@ class Sender {
         }
     }
     void unlink_lost(Vfrag &vfrag);
-    void arm(base::Time deadline) noexcept;
+    void arm(base::Time deadline) noexcept { next_deadline_ = std::min(next_deadline_, deadline); }
     /// Notes the newest transmission. The timer that it may need is not set anew each time: it is
     /// looked at when it runs out.
     void note_sent(PathId path, std::uint32_t stamp, bool ordered, base::Time now) noexcept

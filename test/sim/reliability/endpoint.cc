@@ -139,14 +139,19 @@ bool Endpoint::submit_some()
     return any;
 }
 
-/// Every other ordered VFRAG goes the short way, when there is one.
+/// Of eight ordered VFRAGs seven go the short way, when there is one.
 bool Endpoint::send_express(SimVfrag &v)
 {
-    if (!v.vfrag.ordered || v.message % 2 == 0) {
+    if (!v.vfrag.ordered || v.message % 8 == 0) {
         return false;
     }
+    const Form best = best_form(v);
+    const bool lane = best == Form::compressed && peer_.lane_takes(v.vfrag.length, now());
     const PathId path = peer_.express_path(v.vfrag.length, now());
     if (path == no_path) {
+        if (lane) {
+            world_.breach(Breach::contract, "the lane is open where there is no short way");
+        }
         return false;
     }
     const unsigned way_id = ways_[path];
@@ -158,16 +163,20 @@ bool Endpoint::send_express(SimVfrag &v)
     Transmit t;
     t.path = path;
     t.choice = {&v.vfrag, 0, path, false};
-    t.header = peer_.express_header(v.vfrag, path, now(), best_form(v));
-    send_fragment(t, way_id, true);
+    t.header = peer_.express_header(v.vfrag, path, now(), best);
+    if (lane && (path != 0 || t.header.form != Form::compressed ||
+                 peer_.lane_numbers() != numbers_of(t.header))) {
+        world_.breach(Breach::contract, "the lane would not send what the short way does");
+    }
+    send_fragment(t, way_id, lane ? WayOut::lane : WayOut::express);
     return true;
 }
 
-/// Every other message that the short forms have room for gets them.
+/// Of these all but one get a short form, if it has room for them.
 Form Endpoint::best_form(const SimVfrag &v) const
 {
     const std::uint64_t bytes = v.vfrag.length;
-    if (v.message % 4 == 1 || !world_.plan.config.checksum_header ||
+    if (v.message % 8 == 1 || !world_.plan.config.checksum_header ||
         world_.messages[v.message].plan.upper_bytes != 16 || bytes > most_brief_payload) {
         return Form::full;
     }
@@ -181,8 +190,9 @@ bool Endpoint::completes_at_once(const Way &way)
            transport.complete_late == 0 && !way.stuck;
 }
 
-void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id, bool express)
+void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id, WayOut out)
 {
+    const bool express = out != WayOut::chosen;
     SimVfrag &v = *static_cast<SimVfrag *>(transmit.choice.vfrag->user);
     const unsigned index = transmit.choice.index;
     Way &way = world_.ways[way_id];
@@ -245,7 +255,10 @@ void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id, bool exp
                     index + 1U == v.vfrag.count());
     ++fragments_sent_;
     if (express) {
-        if (const base::Time by = peer_.sent_express(v.vfrag, t.path, t.header, now());
+        const bool summed = t.header.has(flag_payload_checksummed);
+        if (const base::Time by = out == WayOut::lane
+                                      ? peer_.sent_on_lane(v.vfrag, summed, now())
+                                      : peer_.sent_express(v.vfrag, t.path, t.header, now());
             by < peer_.next_deadline()) {
             world_.breach(Breach::contract, "a deadline that next_deadline does not know");
         }

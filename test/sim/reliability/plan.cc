@@ -377,6 +377,7 @@ void draw_last_resort(Plan &plan)
     last.deaths = 1;
     plan.heal_at = last.dies_at;
     plan.patience = (c.rto_min + c.ack_delay + latency * 6) * 6;
+    plan.patience = Duration::max(); // it may have counted on a path that is not there any more
     plan.messages.clear();
     const bool both = rng.chance(0.5);
     const Duration until = last.dies_at - Time{} + 50_ms;
@@ -450,6 +451,42 @@ void draw_bound(Plan &plan)
         m.length = std::uint64_t{c.fragment_bytes} * rng.between(5, 13);
         m.upper_bytes = 16;
         plan.messages.push_back(m);
+    }
+}
+
+/// In some runs short messages follow each other closely over a way that takes them at once, as
+/// shared memory does, now and then with something else between. From a generator of its own, too.
+void draw_chatter(Plan &plan)
+{
+    Rng rng(plan.seed ^ 0x63686174746572);
+    if (plan.processes.size() != 2 || !rng.chance(0.04)) {
+        return;
+    }
+    PairPlan &pair = plan.pairs.front();
+    pair.links.resize(rng.chance(0.8) ? 1 : pair.links.size());
+    for (LinkPlan &link : pair.links) {
+        link.unreliable = false;
+        link.transport.fill(Transport{});
+        for (Transport &transport : link.transport) {
+            transport.within_send = true;
+        }
+    }
+    plan.messages.clear();
+    const bool both = rng.chance(0.5);
+    for (auto bursts = rng.between(2, 6); bursts != 0; --bursts) {
+        const Time at = Time{} + between(rng, 0_us, 3_ms);
+        const auto from = static_cast<unsigned>(rng.below(2));
+        for (auto left = rng.between(4, 40); left != 0; --left) {
+            MessagePlan m;
+            m.from = both ? static_cast<unsigned>(rng.below(2)) : from;
+            m.to = 1 - m.from;
+            m.at = at;
+            m.ordered = !rng.chance(0.05);
+            m.fragment_bytes = std::min(256U, plan.config.fragment_bytes);
+            m.length = rng.below(m.fragment_bytes);
+            m.upper_bytes = 16;
+            plan.messages.push_back(m);
+        }
     }
 }
 
@@ -579,6 +616,7 @@ Plan make_plan(std::uint64_t seed, Mutant mutant)
     draw_far(plan);
     draw_last_resort(plan);
     draw_bound(plan);
+    draw_chatter(plan);
     apply(plan, mutant);
     return plan;
 }

@@ -38,7 +38,8 @@ Upper read_upper(const FragHeader &header, std::span<const std::byte> fragment)
 void Endpoint::receive(Packet &packet, unsigned way_id)
 {
     FragHeader header;
-    const ParseStatus status = read(packet.bytes, header);
+    bool awaited = false;
+    const ParseStatus status = read(packet.bytes, header, awaited);
     world_.pairs.count(TableId::parse, status, static_cast<unsigned>(packet.kind) - 1);
     if (status != ParseStatus::ok) {
         Counters &counters = peer_.counters();
@@ -60,7 +61,7 @@ void Endpoint::receive(Packet &packet, unsigned way_id)
     }
     snapshot();
     if (header.kind == Kind::ordered || header.kind == Kind::data) {
-        on_fragment(header, packet, arrival);
+        on_fragment(header, packet, arrival, awaited);
     } else {
         on_control(header, packet, arrival);
     }
@@ -68,7 +69,7 @@ void Endpoint::receive(Packet &packet, unsigned way_id)
     pump(false);
 }
 
-ParseStatus Endpoint::read(std::vector<std::byte> &bytes, FragHeader &header) const
+ParseStatus Endpoint::read(std::vector<std::byte> &bytes, FragHeader &header, bool &awaited)
 {
     const bool strict = world_.plan.config.checksum_header;
     const bool compressed = is_compressed(bytes);
@@ -76,9 +77,25 @@ ParseStatus Endpoint::read(std::vector<std::byte> &bytes, FragHeader &header) co
         return parse_header(bytes, strict, header);
     }
     std::uint64_t upper = 0;
-    const ParseStatus status = compressed
-                                   ? parse_compressed(bytes, peer_.foretold(), 77, header, upper)
-                                   : parse_brief(bytes, 77, strict, header, upper);
+    ParseStatus status = compressed ? parse_compressed(bytes, peer_.foretold(), 77, header, upper)
+                                    : parse_brief(bytes, 77, strict, header, upper);
+    Numbers numbers;
+    if (compressed && bytes.size() >= compressed_bytes && peer_.awaits(numbers)) {
+        const Awaited it = read_awaited(bytes, numbers);
+        awaited = it.whole;
+        if (awaited && status == ParseStatus::ok &&
+            (numbers != numbers_of(header) || !peer_.is_next(header))) {
+            world_.breach(Breach::contract, "the next of all is another when it is looked for");
+        }
+        if (awaited && status == ParseStatus::bad_checksum) {
+            // Where the context is out of date only this tells. The rest was read already.
+            status = ParseStatus::ok;
+            header.sequence = numbers.sequence;
+            header.order = numbers.order;
+            header.tx = numbers.tx;
+            header.path = numbers.path;
+        }
+    }
     if (status != ParseStatus::ok) {
         return status;
     }
@@ -105,7 +122,7 @@ ParseStatus Endpoint::read(std::vector<std::byte> &bytes, FragHeader &header) co
     return status;
 }
 
-void Endpoint::on_fragment(const FragHeader &h, Packet &packet, PathId arrival)
+void Endpoint::on_fragment(const FragHeader &h, Packet &packet, PathId arrival, bool awaited)
 {
     const bool ordered = h.kind == Kind::ordered;
     world_.pairs.count(TableId::peer, state(),
@@ -133,11 +150,15 @@ void Endpoint::on_fragment(const FragHeader &h, Packet &packet, PathId arrival)
         count_acknowledgement(h, nullptr);
     }
     const bool whole = payload_is_whole(h, payload_of(h, packet.bytes));
-    // As pml/dr does with what comes in the brief form.
-    const bool next = whole && ordered && h.payload_bytes <= most_brief_payload &&
-                      (h.flags & ~brief_flags) == 0 && peer_.is_next(h);
+    // As pml/dr does with what comes in the short forms. What it sees at once it takes at once.
+    Numbers numbers;
+    awaited = awaited && peer_.awaits(numbers) && numbers == numbers_of(h);
+    const bool next = awaited || (whole && ordered && h.payload_bytes <= most_brief_payload &&
+                                  (h.flags & ~brief_flags) == 0 && peer_.is_next(h));
     Verdict verdict = Verdict::fresh;
-    if (next) {
+    if (awaited) {
+        peer_.accept_awaited(numbers, h.payload_bytes, arrival, now());
+    } else if (next) {
         (void)peer_.accept_next(h, arrival, now());
     } else {
         verdict = peer_.on_fragment(h, arrival, now());

@@ -153,13 +153,17 @@ class Endpoint {
     reliability::Form best_form(const SimVfrag &vfrag) const;
     /// Reads a fragment in whatever form it has; one in a short form is written anew in the full
     /// one.
-    reliability::ParseStatus read(std::vector<std::byte> &bytes,
-                                  reliability::FragHeader &header) const;
+    /// \param awaited it is in the compressed form, and the next of all
+    reliability::ParseStatus read(std::vector<std::byte> &bytes, reliability::FragHeader &header,
+                                  bool &awaited);
     static bool completes_at_once(const Way &way);
-    void send_fragment(const reliability::Transmit &transmit, unsigned way, bool express = false);
+    /// The ways to a BTL: chosen by the engine, at once, and at once behind others like it.
+    enum class WayOut : std::uint8_t { chosen, express, lane };
+    void send_fragment(const reliability::Transmit &transmit, unsigned way,
+                       WayOut out = WayOut::chosen);
     void send_control(const reliability::Transmit &transmit, unsigned way);
     void on_fragment(const reliability::FragHeader &header, Packet &packet,
-                     reliability::PathId arrival);
+                     reliability::PathId arrival, bool awaited);
     void deliver(std::span<const std::byte> fragment, const reliability::FragHeader &header);
     void mark_accepted(const reliability::FragHeader &header, std::span<const std::byte> fragment);
     void on_control(const reliability::FragHeader &header, Packet &packet,

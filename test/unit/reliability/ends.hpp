@@ -127,12 +127,17 @@ struct End {
         box.vfrag.length = length;
         box.vfrag.fragment_bytes = static_cast<std::uint32_t>(length);
         box.vfrag.fragments = std::span(box.records).first(1);
+        const bool lane = best == Form::compressed && peer.lane_takes(length, now);
         const PathId path = peer.express_path(length, now);
         std::vector<Frame> frames;
         if (path == no_path) {
+            FT_ASSERT(!lane);
             return frames;
         }
         FragHeader header = peer.express_header(box.vfrag, path, now, best);
+        // What the lane does not look at would have said the same.
+        FT_ASSERT(!lane || (path == 0 && header.form == Form::compressed &&
+                            peer.lane_numbers() == numbers_of(header)));
         const std::vector<std::byte> payload(length, std::byte{0x5a});
         header.flags |= flag_payload_checksummed;
         header.payload_crc = base::crc32c(payload);
@@ -157,7 +162,12 @@ struct End {
                 write_compressed(header, 0, f.bytes);
             }
         }
-        (void)peer.sent_express(box.vfrag, path, header, now);
+        if (lane) {
+            ++on_lane;
+            (void)peer.sent_on_lane(box.vfrag, true, now);
+        } else {
+            (void)peer.sent_express(box.vfrag, path, header, now);
+        }
         return frames;
     }
     /// Reads what came; of a short form the full one is made.
@@ -182,11 +192,37 @@ struct End {
         bytes.swap(whole);
         return true;
     }
+    /// One in the compressed form that is the next of all.
+    bool take_awaited(const Frame &frame, Time now)
+    {
+        Numbers numbers;
+        if (!peer.awaits(numbers)) {
+            return false;
+        }
+        const Awaited it = read_awaited(frame.bytes, numbers);
+        if (!it.whole) {
+            return false;
+        }
+        // Read as any other it is the same. Where the context is out of date only this way tells.
+        FragHeader h;
+        std::vector<std::byte> bytes = frame.bytes;
+        FT_ASSERT(!read(bytes, h) || (peer.is_next(h) && numbers == numbers_of(h) &&
+                                      h.payload_bytes == it.payload.size()));
+        ++awaited;
+        peer.accept_awaited(numbers, static_cast<std::uint32_t>(it.payload.size()), frame.path,
+                            now);
+        delivered.push_back(numbers.sequence);
+        deliver_early();
+        return true;
+    }
     /// What the layer above does with a fragment that came.
     [[gnu::noinline]] Verdict take(const Frame &frame, Time now)
     {
         FragHeader h;
         std::vector<std::byte> bytes = frame.bytes;
+        if (is_compressed(bytes) && bytes.size() >= compressed_bytes && take_awaited(frame, now)) {
+            return Verdict::fresh;
+        }
         if (!read(bytes, h)) {
             ++broken;
             return Verdict::refused;
@@ -241,6 +277,8 @@ struct End {
     std::vector<Vfrag *> done;
     std::vector<Vfrag *> failed;
     unsigned broken = 0;
+    unsigned on_lane = 0; ///< sent so
+    unsigned awaited = 0; ///< taken so
     bool in_runs = false; ///< several fragments at a time where it may
     unsigned longest_run = 0;
 };

@@ -112,16 +112,16 @@ CommState::Source *CommState::source(int rank) noexcept
     return entry.get();
 }
 
-RecvRequest *CommState::match(const Arrival &arrival) noexcept
+RecvRequest *CommState::match(int source_rank, int tag) noexcept
 {
     const auto first = [&](List<RecvRequest, PostedTag> &list) {
         RecvRequest *request = list.front();
-        while (request != nullptr && !tag_matches(request->req_base.req_tag, arrival.tag)) {
+        while (request != nullptr && !tag_matches(request->req_base.req_tag, tag)) {
             request = list.next(request);
         }
         return request;
     };
-    const auto &entry = sources_[static_cast<std::size_t>(arrival.source)];
+    const auto &entry = sources_[static_cast<std::size_t>(source_rank)];
     RecvRequest *best = entry ? first(entry->posted) : nullptr;
     if (!any_source_.empty()) {
         RecvRequest *any = first(any_source_);

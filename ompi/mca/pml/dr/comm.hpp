@@ -85,7 +85,7 @@ class CommState : public Hook<CommState> {
     int size() const noexcept { return static_cast<int>(sources_.size()); }
 
     /// A message came. \return the receive that it is for, taken off its list, or nullptr
-    RecvRequest *match(const Arrival &arrival) noexcept;
+    RecvRequest *match(int source, int tag) noexcept;
     /// A message came that `match` found nobody for; it is kept.
     void add(Unexpected *message) noexcept;
     /// The first message that a receive of (source, tag) matches, or nullptr.

@@ -45,6 +45,11 @@ class PeerState {
     TxPools &pools() const noexcept { return tx_pools(share); }
     /// Queues an ordered VFRAG (a cts) that is sent as soon as the window has room.
     void submit(TxOrdered *tx, base::Time now) noexcept;
+    /// The shortest way of a short message, of at most most_compressed_payload: right behind others
+    /// like it (Peer::lane_takes). `lock` is held. \return false when nothing was sent, and it is
+    /// to be looked at closer
+    bool send_on_lane(std::span<const std::byte> bytes, std::uint64_t match,
+                      base::Time now) noexcept;
     /// The short way of a short message: to the BTL at once, when nothing is before it. `lock` is
     /// held. \return false when it has to go the long way, by way of engine.submit and transmit
     bool send_at_once(TxOrdered &tx, base::Time now) noexcept;

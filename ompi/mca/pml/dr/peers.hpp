@@ -26,7 +26,7 @@ class Peers {
         return OPAL_LIKELY(known != nullptr) ? static_cast<PeerState *>(known) : make(proc);
     }
     /// The same without making one.
-    static PeerState *existing(ompi_proc_t *proc) noexcept
+    static PeerState *existing(const ompi_proc_t *proc) noexcept
     {
         return static_cast<PeerState *>(
             __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], __ATOMIC_ACQUIRE));

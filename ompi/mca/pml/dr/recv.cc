@@ -5,6 +5,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
+#include "opal/ft/base/copy.hpp"
 #include "opal/mca/hand_over.hpp"
 #include "opal/process/standing.hpp"
 
@@ -175,9 +176,37 @@ void fail(RecvRequest &request, int error, Completions &done) noexcept
     conclude(request, done);
 }
 
+bool receive_eager(RecvRequest &request, PeerState &peer, int source, int tag,
+                   std::span<const std::byte> payload, Completions &done,
+                   base::Time present) noexcept
+{
+    const std::size_t bytes = std::min<std::uint64_t>(payload.size(), request.capacity);
+    request.req_base.req_proc = peer.proc;
+    request.expected = bytes;
+    request.arrived = bytes;
+    request.req_bytes_packed = bytes;
+    ompi_status_public_t &status = request.ompi().req_status;
+    status.MPI_SOURCE = source;
+    status.MPI_TAG = tag;
+    status.MPI_ERROR = OPAL_LIKELY(bytes == payload.size()) ? MPI_SUCCESS : MPI_ERR_TRUNCATE;
+    status._ucount = bytes;
+    status._cancelled = 0;
+    if (OPAL_LIKELY(request.base != nullptr)) {
+        base::copy_short(request.base, payload.first(bytes));
+    } else {
+        unpack(request, 0, payload.first(bytes));
+    }
+    conclude(request, done);
+    return peer.take_eager(payload.size(), present);
+}
+
 bool receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Completions &done,
              base::Time present) noexcept
 {
+    if (peer_locked && !arrival.rendezvous) {
+        return receive_eager(request, *arrival.peer, arrival.source, arrival.tag, arrival.payload,
+                             done, present);
+    }
     ompi_status_public_t &status = request.ompi().req_status;
     fill_status(&status, arrival);
     request.req_base.req_proc = arrival.peer == nullptr ? ompi_proc_local_proc : arrival.peer->proc;
@@ -194,19 +223,11 @@ bool receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Com
     }
     const auto first =
         static_cast<std::size_t>(std::min<std::uint64_t>(arrival.payload.size(), request.expected));
-    if (OPAL_LIKELY(request.base != nullptr && first != 0)) {
-        std::memcpy(request.base, arrival.payload.data(), first);
-    } else {
-        unpack(request, 0, arrival.payload.first(first));
-    }
+    unpack(request, 0, arrival.payload.first(first));
     request.arrived = first;
     if (arrival.peer == nullptr) {
         conclude(request, done); // of this process, copied
         return false;
-    }
-    if (OPAL_LIKELY(peer_locked && !arrival.rendezvous)) {
-        conclude(request, done);
-        return arrival.peer->take_eager(arrival.payload.size(), present);
     }
     if (peer_locked) {
         return settle(request, arrival, done, present);

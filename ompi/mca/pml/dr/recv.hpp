@@ -27,6 +27,9 @@ int start_recv(RecvRequest &request) noexcept;
 /// \return true when there is something to send to it, which is left to the caller who holds it
 bool receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Completions &done,
              base::Time now) noexcept;
+/// The same for a whole message that came unasked, peer's lock held.
+bool receive_eager(RecvRequest &request, PeerState &peer, int source, int tag,
+                   std::span<const std::byte> payload, Completions &done, base::Time now) noexcept;
 /// Bytes that came for it from `offset` on. Peer's lock held. \return false when they are not
 /// wanted
 bool receive_data(RecvRequest &request, std::uint64_t offset, std::span<const std::byte> bytes,

@@ -37,6 +37,18 @@ void refuse(ParseStatus status) noexcept
                                               : stray_counters().malformed);
 }
 
+/// A message waits for its receive. Peer's lock and communicator's held.
+void wait_for_receive(CommState &comm, const Arrival &arrival) noexcept
+{
+    Unexpected *message = keep(arrival);
+    if (message == nullptr) {
+        ft::mca::show_help("help-pml-dr.txt", "no memory", "an unexpected message");
+        ompi_mpi_abort(comm.communicator(), MPI_ERR_NO_MEM);
+        return;
+    }
+    comm.add(message);
+}
+
 /// A message meets its receive, or waits for it. Peer's lock held. \return true when there is
 /// something to send to the peer
 bool meet(CommState &comm, const Arrival &arrival, Completions &done, base::Time present)
@@ -44,18 +56,36 @@ bool meet(CommState &comm, const Arrival &arrival, Completions &done, base::Time
     RecvRequest *receiver = nullptr;
     {
         Guard guard(comm.lock);
-        receiver = comm.match(arrival);
+        receiver = comm.match(arrival.source, arrival.tag);
         if (receiver == nullptr) {
-            Unexpected *message = keep(arrival);
-            if (message == nullptr) {
-                ft::mca::show_help("help-pml-dr.txt", "no memory", "an unexpected message");
-                ompi_mpi_abort(comm.communicator(), MPI_ERR_NO_MEM);
-                return false;
-            }
-            comm.add(message);
+            wait_for_receive(comm, arrival);
         }
     }
     return receiver != nullptr && receive(*receiver, arrival, true, done, present);
+}
+
+/// The same for a short one, which came whole.
+[[gnu::always_inline]] inline bool meet_short(CommState &comm, PeerState &peer,
+                                              const UpperHeader &match, Bytes payload,
+                                              Completions &done, base::Time present)
+{
+    RecvRequest *receiver = nullptr;
+    {
+        Guard guard(comm.lock);
+        receiver = comm.match(match.source, match.tag);
+        if (OPAL_UNLIKELY(receiver == nullptr)) {
+            Arrival arrival;
+            arrival.peer = &peer;
+            arrival.context = match.context;
+            arrival.source = match.source;
+            arrival.tag = match.tag;
+            arrival.length = payload.size();
+            arrival.payload = payload;
+            wait_for_receive(comm, arrival);
+            return false;
+        }
+    }
+    return receive_eager(*receiver, peer, match.source, match.tag, payload, done, present);
 }
 
 /// An eager message or a rendezvous request. Peer's lock held.
@@ -328,14 +358,7 @@ void accept_spread(mca_btl_base_module_t *btl, FragHeader header, const UpperHea
             peer->last_heard = present;
             const bool acknowledges =
                 peer->engine.accept_next(header, peer->arrival_path(btl), present);
-            Arrival arrival;
-            arrival.peer = peer;
-            arrival.context = match.context;
-            arrival.source = match.source;
-            arrival.tag = match.tag;
-            arrival.length = payload.size();
-            arrival.payload = payload;
-            const bool answers = meet(*comm, arrival, done, present);
+            const bool answers = meet_short(*comm, *peer, match, payload, done, present);
             if (acknowledges) {
                 peer->collect_finished(done);
                 peer->call_again_after_arrival();
@@ -354,6 +377,40 @@ void accept_spread(mca_btl_base_module_t *btl, FragHeader header, const UpperHea
     done.run();
 }
 
+/// A short message in the compressed form that is the next of all. \return false when it is not, or
+/// broken: nothing was done
+[[gnu::always_inline]] inline bool accept_awaited(mca_btl_base_module_t *btl, PeerState &peer,
+                                                  Bytes fragment)
+{
+    Completions done;
+    {
+        Guard guard(peer.lock);
+        reliability::Numbers numbers;
+        if (OPAL_UNLIKELY(!peer.engine.awaits(numbers))) {
+            return false;
+        }
+        const reliability::Awaited it = reliability::read_awaited(fragment, numbers);
+        const UpperHeader match = unpack_brief(it.upper);
+        CommState *comm = it.whole ? comms().find(match.context) : nullptr;
+        if (OPAL_UNLIKELY(comm == nullptr || match.source >= comm->size())) {
+            return false;
+        }
+        const base::Time present = arrival_time();
+        peer.last_heard = present;
+        peer.engine.accept_awaited(numbers, static_cast<std::uint32_t>(it.payload.size()),
+                                   peer.arrival_path(btl), present);
+        const bool answers = meet_short(*comm, peer, match, it.payload, done, present);
+        if (OPAL_UNLIKELY(answers || peer.engine.answer_due())) {
+            peers().call_for_pass();
+        } else {
+            peers().call_for_pass_at(peer.engine.answer_deadline());
+        }
+    }
+    peers().keep_busy(peer);
+    done.run();
+    return true;
+}
+
 /// A short message in the compressed form. One whose numbers were foretold wrong is as good as
 /// broken: it is sent again in another form.
 void accept_compressed(mca_btl_base_module_t *btl, Bytes fragment)
@@ -365,6 +422,9 @@ void accept_compressed(mca_btl_base_module_t *btl, Bytes fragment)
     PeerState *peer = peers().met_before(reliability::compressed_rank(fragment));
     if (OPAL_UNLIKELY(peer == nullptr)) {
         refuse(ParseStatus::bad_checksum); // nobody compresses before there is a context
+        return;
+    }
+    if (OPAL_LIKELY(accept_awaited(btl, *peer, fragment))) {
         return;
     }
     FragHeader header;
@@ -386,6 +446,12 @@ void accept_compressed(mca_btl_base_module_t *btl, Bytes fragment)
 /// A short message in the brief form.
 void accept_brief(mca_btl_base_module_t *btl, Bytes fragment)
 {
+    // Its lines are in the sender's cache still. They come one behind the other when the sum asks
+    // for them, and all at once when they are asked for before.
+    constexpr std::size_t line = 64;
+    for (std::size_t at = 2 * line; at < fragment.size(); at += line) {
+        __builtin_prefetch(fragment.data() + at);
+    }
     FragHeader header;
     std::uint64_t packed = 0;
     const ParseStatus status = reliability::parse_brief(

@@ -28,7 +28,7 @@ int send_to_self(SendRequest &request) noexcept
     RecvRequest *receiver = nullptr;
     {
         Guard guard(state.lock);
-        receiver = state.match(arrival);
+        receiver = state.match(arrival.source, arrival.tag);
         if (receiver == nullptr) {
             std::byte copy[copied_at_most];
             const bool wait = request.synchronous || bytes > copied_at_most;

@@ -167,6 +167,38 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
     return Eager::sent;
 }
 
+/// A short message right behind others like it. \param alone no BTL holds anything for that peer
+/// \return the peer; nullptr: nothing was sent, and it is to be looked at closer
+[[gnu::always_inline]] inline PeerState *
+send_on_lane(const void *buffer, std::size_t count, const ompi_datatype_t *datatype,
+             int destination, int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+             bool &alone) noexcept
+{
+    const ompi_proc_t *process = process_of(comm, destination);
+    PeerState *peer = process == nullptr ? nullptr : Peers::existing(process);
+    const std::size_t bytes = datatype->super.size * count;
+    const std::byte *piece = contiguous(datatype, count, buffer);
+    if (OPAL_UNLIKELY(peer == nullptr || mode == MCA_PML_BASE_SEND_SYNCHRONOUS ||
+                      any_peer_failed() || bytes > reliability::most_compressed_payload ||
+                      (piece == nullptr && bytes != 0) ||
+                      !fits_brief(comm->c_contextid, comm->c_my_rank))) {
+        return nullptr;
+    }
+    const base::Time present = now();
+    Guard guard(peer->lock);
+    if (OPAL_UNLIKELY(bytes > peer->eager_limit || peer->error != MPI_SUCCESS ||
+                      !peer->pending.empty() || !peer->has_credit(bytes) ||
+                      !peer->send_on_lane({piece, bytes},
+                                          pack_brief(comm->c_contextid, comm->c_my_rank, tag),
+                                          present))) {
+        return nullptr;
+    }
+    peer->eager_sent += PeerState::eager_cost(bytes);
+    peers().keep_busy(*peer);
+    alone = peer->engine.paths()[0].held == 0;
+    return peer;
+}
+
 /// Gives a prepared request its way: to the engine, or in line behind others.
 int start(SendRequest &request) noexcept
 {
@@ -423,6 +455,12 @@ int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int 
           int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
           ompi_request_t **request) noexcept
 {
+    bool alone = false;
+    if (OPAL_LIKELY(send_on_lane(buffer, count, datatype, destination, tag, mode, comm, alone) !=
+                    nullptr)) {
+        *request = &ompi_request_empty;
+        return OMPI_SUCCESS;
+    }
     Target target;
     return begin(buffer, count, datatype, destination, tag, mode, comm, request, target, false);
 }
@@ -430,13 +468,14 @@ int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int 
 int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination, int tag,
          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm) noexcept
 {
-    ompi_request_t *request = nullptr;
+    ompi_request_t *request = &ompi_request_empty;
     Target target;
-    int rc = begin(buffer, count, datatype, destination, tag, mode, comm, &request, target, true);
-    if (rc != OMPI_SUCCESS) {
-        return rc;
+    int rc = OMPI_SUCCESS;
+    target.peer = send_on_lane(buffer, count, datatype, destination, tag, mode, comm, target.gone);
+    if (OPAL_UNLIKELY(target.peer == nullptr)) {
+        rc = begin(buffer, count, datatype, destination, tag, mode, comm, &request, target, true);
     }
-    if (OPAL_LIKELY(target.gone)) {
+    if (OPAL_LIKELY(target.gone) || rc != OMPI_SUCCESS) {
         return rc;
     }
     if (request != &ompi_request_empty) {

@@ -6,6 +6,7 @@
 /// its work to the first. btl_sendi never calls back, and is called with the lock held; so is
 /// btl_send of a BTL that gathers fragments, whose descriptors are its own from then on.
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/front.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/vader_fragment.hpp"
@@ -19,10 +20,6 @@ namespace {
 
 using reliability::header_bytes;
 
-/// A BTL that can send at once does, and tells by its return value; it takes the descriptor back
-/// itself. BTLs that keep it call back.
-constexpr std::uint32_t plain_flags = MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
-constexpr std::uint32_t prompt_flags = plain_flags | MCA_BTL_DES_FLAGS_PRIORITY;
 /// Below this a copy is cheaper than a second element of the vector.
 constexpr std::uint32_t in_place_from = 2048;
 /// After so many bytes the time of the pass is too old to stamp fragments with.
@@ -30,14 +27,6 @@ constexpr std::uint32_t clock_step = 8192;
 /// Fragments that are stamped with one look at the clock, and given away before the next thing is
 /// chosen: 22 KiB of Ethernet's packets, some microseconds.
 constexpr unsigned most_in_a_run = 16;
-
-/// btl/tcp that finds its connection broken while it sends at once tells nobody, and leaves an
-/// event behind that makes libevent run in a circle once it has connected anew. Where another path
-/// could take over it is asked to queue instead: then it reports the failure.
-std::uint32_t flags_for(const BtlPath &path) noexcept
-{
-    return path.queues ? plain_flags : prompt_flags;
-}
 
 /// Without the peer's lock.
 int give(BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
@@ -55,18 +44,6 @@ int give(BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
 std::byte *front(mca_btl_base_descriptor_t *des) noexcept
 {
     return static_cast<std::byte *>(des->des_segments[0].seg_addr.pval);
-}
-
-/// The header, before an upper header that stands behind it already.
-void write_front(reliability::FragHeader &header, std::span<std::byte> front) noexcept
-{
-    if (parameters().engine.checksum_header) {
-        header.flags |= reliability::flag_header_checksummed;
-        reliability::write_header(header, front);
-        reliability::seal(front);
-    } else {
-        reliability::write_header(header, front);
-    }
 }
 
 } // namespace
@@ -98,96 +75,6 @@ void PeerState::transmit(base::Time present) noexcept
     flush_paths();
     transmitting_ = false;
     call_again();
-}
-
-bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
-{
-    const std::size_t front_bytes = header_bytes + tx.upper_bytes;
-    const std::size_t payload = tx.vfrag.length;
-    const std::size_t total = front_bytes + payload;
-    const PathId id = transmitting_ || !sends_at_once ? reliability::no_path
-                                                      : engine.express_path(payload, present);
-    if (OPAL_UNLIKELY(id == reliability::no_path)) {
-        return false;
-    }
-    const BtlPath &path = *paths[id];
-    if (total > path.sendi_bytes || path.stuck != nullptr || path.tcp != nullptr ||
-        path.known_fault() != Fault::none) {
-        return false;
-    }
-    reliability::FragHeader header = engine.express_header(tx.vfrag, id, present);
-    header.upper_bytes = tx.upper_bytes;
-    if (path.checksum && payload != 0) {
-        tx.payload_crc = base::crc32c({tx.bytes, payload});
-        tx.crc_known = true;
-        header.flags |= reliability::flag_payload_checksummed;
-        header.payload_crc = tx.payload_crc;
-    }
-    write_front(header, {tx.room, front_bytes});
-    mca_btl_base_module_t *btl = path.btl;
-    // What a BTL calls back from in there must not send before this one.
-    transmitting_ = true;
-    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, tx.room, total, 0, MCA_BTL_NO_ORDER,
-                                  flags_for(path), btl_tag, nullptr);
-    transmitting_ = false;
-    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
-        return false;
-    }
-    peers().call_for_pass_at(engine.sent_express(tx.vfrag, id, header, present));
-    return true;
-}
-
-bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match,
-                           base::Time present) noexcept
-{
-    const PathId id = transmitting_ || !sends_at_once ? reliability::no_path
-                                                      : engine.express_path(bytes.size(), present);
-    if (OPAL_UNLIKELY(id == reliability::no_path)) {
-        return false;
-    }
-    const BtlPath &path = *paths[id];
-    if (OPAL_UNLIKELY(!path.brief || reliability::brief_bytes + bytes.size() > path.sendi_bytes ||
-                      path.stuck != nullptr || path.known_fault() != Fault::none)) {
-        return false;
-    }
-    TxOrdered *tx = pools().get_brief(bytes.size());
-    if (OPAL_UNLIKELY(tx == nullptr)) {
-        return false;
-    }
-    using reliability::Form;
-    reliability::FragHeader header = engine.express_header(
-        tx->vfrag, id, present,
-        path.compressed && bytes.size() <= reliability::most_compressed_payload ? Form::compressed
-                                                                                : Form::brief);
-    if (path.checksum && !bytes.empty()) {
-        header.flags |= reliability::flag_payload_checksummed;
-    }
-    if (!bytes.empty()) {
-        std::memcpy(const_cast<std::byte *>(tx->bytes), bytes.data(), bytes.size());
-    }
-    tx->form = header.form;
-    std::span<std::byte> whole;
-    if (OPAL_LIKELY(header.form == Form::compressed)) {
-        whole = TxPools::compressed_of(*tx);
-        reliability::write_compressed(header, match, whole);
-    } else {
-        if (parameters().engine.checksum_header) {
-            header.flags |= reliability::flag_header_checksummed;
-        }
-        whole = TxPools::brief_of(*tx);
-        reliability::write_brief(header, match, whole);
-    }
-    mca_btl_base_module_t *btl = path.btl;
-    transmitting_ = true; // as in send_at_once
-    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
-                                  MCA_BTL_NO_ORDER, prompt_flags, btl_tag, nullptr);
-    transmitting_ = false;
-    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
-        pools().put(tx);
-        return false;
-    }
-    peers().call_for_pass_at(engine.sent_express(tx->vfrag, id, header, present));
-    return true;
 }
 
 unsigned PeerState::transmit_some(reliability::Transmit &what, base::Time present) noexcept

@@ -1,0 +1,144 @@
+/// \file
+/// The short way of a short message: when nothing is before it, to the BTL at once, by btl_sendi,
+/// which is done with the bytes when it returns. On the lane, one behind the other, the least is
+/// looked at; what is not as usual goes the next longer way (opal/ft/reliability/PROTOCOL.md, "The
+/// short way").
+#include "ompi/mca/pml/dr/front.hpp"
+#include "ompi/mca/pml/dr/peers.hpp"
+#include "opal/ft/base/copy.hpp"
+#include "opal/ft/base/crc32c.hpp"
+
+namespace ft::dr {
+
+namespace {
+
+using reliability::header_bytes;
+
+} // namespace
+
+bool PeerState::send_on_lane(std::span<const std::byte> bytes, std::uint64_t match,
+                             base::Time present) noexcept
+{
+    if (OPAL_UNLIKELY(!engine.lane_takes(bytes.size(), present) || transmitting_ ||
+                      !sends_at_once)) {
+        return false;
+    }
+    const BtlPath &path = *paths[0];
+    if (OPAL_UNLIKELY(!path.compressed || path.stuck != nullptr ||
+                      reliability::compressed_bytes + bytes.size() > path.sendi_bytes ||
+                      path.known_fault() != Fault::none)) {
+        return false;
+    }
+    TxOrdered *tx = pools().get_brief(bytes.size());
+    if (OPAL_UNLIKELY(tx == nullptr)) {
+        return false;
+    }
+    tx->form = reliability::Form::compressed;
+    base::copy_short(const_cast<std::byte *>(tx->bytes), bytes);
+    const std::span<std::byte> whole = TxPools::compressed_of(*tx);
+    const bool summed = path.checksum && !bytes.empty();
+    reliability::write_compressed(engine.lane_numbers(), peers().self().rank, summed, match, whole);
+    mca_btl_base_module_t *btl = path.btl;
+    transmitting_ = true; // as in send_at_once
+    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
+                                  MCA_BTL_NO_ORDER, prompt_flags, btl_tag, nullptr);
+    transmitting_ = false;
+    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
+        pools().put(tx);
+        return false;
+    }
+    peers().call_for_pass_at(engine.sent_on_lane(tx->vfrag, summed, present));
+    return true;
+}
+
+bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
+{
+    const std::size_t front_bytes = header_bytes + tx.upper_bytes;
+    const std::size_t payload = tx.vfrag.length;
+    const std::size_t total = front_bytes + payload;
+    const PathId id = transmitting_ || !sends_at_once ? reliability::no_path
+                                                      : engine.express_path(payload, present);
+    if (OPAL_UNLIKELY(id == reliability::no_path)) {
+        return false;
+    }
+    const BtlPath &path = *paths[id];
+    if (total > path.sendi_bytes || path.stuck != nullptr || path.tcp != nullptr ||
+        path.known_fault() != Fault::none) {
+        return false;
+    }
+    reliability::FragHeader header = engine.express_header(tx.vfrag, id, present);
+    header.upper_bytes = tx.upper_bytes;
+    if (path.checksum && payload != 0) {
+        tx.payload_crc = base::crc32c({tx.bytes, payload});
+        tx.crc_known = true;
+        header.flags |= reliability::flag_payload_checksummed;
+        header.payload_crc = tx.payload_crc;
+    }
+    write_front(header, {tx.room, front_bytes});
+    mca_btl_base_module_t *btl = path.btl;
+    // What a BTL calls back from in there must not send before this one.
+    transmitting_ = true;
+    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, tx.room, total, 0, MCA_BTL_NO_ORDER,
+                                  flags_for(path), btl_tag, nullptr);
+    transmitting_ = false;
+    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
+        return false;
+    }
+    peers().call_for_pass_at(engine.sent_express(tx.vfrag, id, header, present));
+    return true;
+}
+
+bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match,
+                           base::Time present) noexcept
+{
+    const PathId id = transmitting_ || !sends_at_once ? reliability::no_path
+                                                      : engine.express_path(bytes.size(), present);
+    if (OPAL_UNLIKELY(id == reliability::no_path)) {
+        return false;
+    }
+    const BtlPath &path = *paths[id];
+    if (OPAL_UNLIKELY(!path.brief || reliability::brief_bytes + bytes.size() > path.sendi_bytes ||
+                      path.stuck != nullptr || path.known_fault() != Fault::none)) {
+        return false;
+    }
+    TxOrdered *tx = pools().get_brief(bytes.size());
+    if (OPAL_UNLIKELY(tx == nullptr)) {
+        return false;
+    }
+    using reliability::Form;
+    reliability::FragHeader header = engine.express_header(
+        tx->vfrag, id, present,
+        path.compressed && bytes.size() <= reliability::most_compressed_payload ? Form::compressed
+                                                                                : Form::brief);
+    if (path.checksum && !bytes.empty()) {
+        header.flags |= reliability::flag_payload_checksummed;
+    }
+    if (!bytes.empty()) {
+        std::memcpy(const_cast<std::byte *>(tx->bytes), bytes.data(), bytes.size());
+    }
+    tx->form = header.form;
+    std::span<std::byte> whole;
+    if (OPAL_LIKELY(header.form == Form::compressed)) {
+        whole = TxPools::compressed_of(*tx);
+        reliability::write_compressed(header, match, whole);
+    } else {
+        if (parameters().engine.checksum_header) {
+            header.flags |= reliability::flag_header_checksummed;
+        }
+        whole = TxPools::brief_of(*tx);
+        reliability::write_brief(header, match, whole);
+    }
+    mca_btl_base_module_t *btl = path.btl;
+    transmitting_ = true; // as in send_at_once
+    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
+                                  MCA_BTL_NO_ORDER, prompt_flags, btl_tag, nullptr);
+    transmitting_ = false;
+    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
+        pools().put(tx);
+        return false;
+    }
+    peers().call_for_pass_at(engine.sent_express(tx->vfrag, id, header, present));
+    return true;
+}
+
+} // namespace ft::dr
