@@ -70,10 +70,11 @@ class Side {
             std::span(box.records).first(Vfrag::count_for(length, box.vfrag.fragment_bytes));
         box.vfrag.user = &box;
         box.out = true;
-        const bool lane = ordered && count % 4 == 1 && peer_.lane_takes(length, now);
+        const bool open = peer_.lane_takes(length, now);
+        FUZZ_REQUIRE(!open || peer_.express_path(length, now) == 0);
+        const bool lane = open && ordered && count % 4 == 1;
         const PathId path = ordered && count % 2 != 0 ? peer_.express_path(length, now) : no_path;
         if (path == no_path) {
-            FUZZ_REQUIRE(!lane);
             peer_.submit(box.vfrag, now);
             return;
         }

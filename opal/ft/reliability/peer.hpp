@@ -377,7 +377,7 @@ class Peer {
     bool unreachable_ = false;
     bool resting_ = false;
     bool flush_ = false;
-    bool lane_ = false; ///< see lane_takes; whatever else happens closes it
+    bool lane_ = false; ///< see lane_takes
 };
 
 } // namespace ft::reliability

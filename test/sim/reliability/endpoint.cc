@@ -146,10 +146,11 @@ bool Endpoint::send_express(SimVfrag &v)
         return false;
     }
     const Form best = best_form(v);
-    const bool lane = best == Form::compressed && peer_.lane_takes(v.vfrag.length, now());
+    const bool open = peer_.lane_takes(v.vfrag.length, now());
+    const bool lane = open && best == Form::compressed;
     const PathId path = peer_.express_path(v.vfrag.length, now());
     if (path == no_path) {
-        if (lane) {
+        if (open) {
             world_.breach(Breach::contract, "the lane is open where there is no short way");
         }
         return false;

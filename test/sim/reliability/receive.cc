@@ -77,23 +77,17 @@ ParseStatus Endpoint::read(std::vector<std::byte> &bytes, FragHeader &header, bo
         return parse_header(bytes, strict, header);
     }
     std::uint64_t upper = 0;
-    ParseStatus status = compressed ? parse_compressed(bytes, peer_.foretold(), 77, header, upper)
-                                    : parse_brief(bytes, 77, strict, header, upper);
+    const ParseStatus status = compressed
+                                   ? parse_compressed(bytes, peer_.foretold(), 77, header, upper)
+                                   : parse_brief(bytes, 77, strict, header, upper);
     Numbers numbers;
     if (compressed && bytes.size() >= compressed_bytes && peer_.awaits(numbers)) {
         const Awaited it = read_awaited(bytes, numbers);
         awaited = it.whole;
-        if (awaited && status == ParseStatus::ok &&
-            (numbers != numbers_of(header) || !peer_.is_next(header))) {
+        // Who compresses what its receiver cannot foretell is wrong, though this way could tell.
+        if (awaited && (status != ParseStatus::ok || numbers != numbers_of(header) ||
+                        !peer_.is_next(header))) {
             world_.breach(Breach::contract, "the next of all is another when it is looked for");
-        }
-        if (awaited && status == ParseStatus::bad_checksum) {
-            // Where the context is out of date only this tells. The rest was read already.
-            status = ParseStatus::ok;
-            header.sequence = numbers.sequence;
-            header.order = numbers.order;
-            header.tx = numbers.tx;
-            header.path = numbers.path;
         }
     }
     if (status != ParseStatus::ok) {

@@ -185,7 +185,6 @@ void draw_last_resort(Plan &plan)
     last.deaths = 1;
     plan.heal_at = last.dies_at;
     plan.patience = (c.rto_min + c.ack_delay + latency * 6) * 6;
-    plan.patience = Duration::max(); // it may have counted on a path that is not there any more
     plan.messages.clear();
     const bool both = rng.chance(0.5);
     const Duration until = last.dies_at - Time{} + 50_ms;
@@ -270,6 +269,7 @@ void draw_chatter(Plan &plan)
     if (plan.processes.size() != 2 || !rng.chance(0.04)) {
         return;
     }
+    plan.patience = Duration::max(); // it may have counted on a path that is not there any more
     PairPlan &pair = plan.pairs.front();
     pair.links.resize(rng.chance(0.8) ? 1 : pair.links.size());
     for (LinkPlan &link : pair.links) {

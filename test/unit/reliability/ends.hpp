@@ -127,11 +127,12 @@ struct End {
         box.vfrag.length = length;
         box.vfrag.fragment_bytes = static_cast<std::uint32_t>(length);
         box.vfrag.fragments = std::span(box.records).first(1);
-        const bool lane = best == Form::compressed && peer.lane_takes(length, now);
+        const bool open = peer.lane_takes(length, now);
+        const bool lane = open && best == Form::compressed;
         const PathId path = peer.express_path(length, now);
         std::vector<Frame> frames;
         if (path == no_path) {
-            FT_ASSERT(!lane);
+            FT_ASSERT(!open);
             return frames;
         }
         FragHeader header = peer.express_header(box.vfrag, path, now, best);
@@ -203,11 +204,11 @@ struct End {
         if (!it.whole) {
             return false;
         }
-        // Read as any other it is the same. Where the context is out of date only this way tells.
+        // Read as any other it is the same.
         FragHeader h;
         std::vector<std::byte> bytes = frame.bytes;
-        FT_ASSERT(!read(bytes, h) || (peer.is_next(h) && numbers == numbers_of(h) &&
-                                      h.payload_bytes == it.payload.size()));
+        FT_ASSERT(read(bytes, h) && peer.is_next(h) && numbers == numbers_of(h) &&
+                  h.payload_bytes == it.payload.size());
         ++awaited;
         peer.accept_awaited(numbers, static_cast<std::uint32_t>(it.payload.size()), frame.path,
                             now);

@@ -131,10 +131,10 @@ std::array<Entry, Index::count> table{{
      " milliseconds; above rto_max_ms. Too low: a process that computes without calling MPI is "
      "given up. Too high: requests to a peer that is gone without a word hang that long."},
     {"keepalive_ms", 0, 0, 86400000, OPAL_INFO_LVL_5,
-     "Silence after which a peer is asked for a sign of life although nothing is outstanding, "
-     "milliseconds; 0 never. Without: a receive from a peer whose every path died in silence waits "
-     "for ever. Too low: traffic. With it, a peer that computes for give_up_ms without calling MPI "
-     "is given up by all who know it."},
+     "Silence after which a peer that was met is asked for a sign of life although nothing is "
+     "outstanding, milliseconds; 0 never. Without: a receive from a peer whose every path died in "
+     "silence waits for ever. Too low: traffic. With it, a peer that computes for give_up_ms "
+     "without calling MPI is given up by all who know it."},
     {"drain_ms", 10000, 0, 3600000, OPAL_INFO_LVL_4,
      "Longest time that MPI_Finalize waits for what is unacknowledged, milliseconds. Too low: the "
      "last messages may be lost. Too high: a dead peer delays the end that long."},
@@ -227,7 +227,9 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
         component, "checksum",
         "What CRC32C protects: full (header and payload), header, or none; behind it, payloads of "
         "single BTLs, as in full,vader:none or header,tcp:full. Without: a bit that flips on the "
-        "way reaches the application. With: about 2 % of the time of a copy.",
+        "way reaches the application. With, as measured on one machine: some 10 ns for 8 bytes, 65 "
+        "ns for 2 KiB; over vader 4 MiB move at 1.83 of ob1's rate instead of 2.92, over tcp 1 MiB "
+        "at 0.988 instead of 1.056.",
         OPAL_INFO_LVL_3, "full", &checksum_text);
     if (rc < 0) {
         return rc;

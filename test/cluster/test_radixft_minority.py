@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""errmgr/radixft where no side of a cut is dead: who goes on, who does not, and what a user is told.
+
+The kernel drops what goes over the runtime's network (nftables), or stops a host's processes; the ranks' own network
+stays as it is. mpirun runs on n0 and is daemon 0, so that it is the side that loses in some of these: then there are two
+who speak for the job, mpirun, which tells why its ranks end, and the daemon that stands in for it.
+"""
+
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+
+import ftcluster  # noqa: E402
+from fttap import check, main  # noqa: E402
+from test_radixft import DEFAULT, appended  # noqa: E402
+from test_radixft_cuts import EVICTED, INSTALLED, Logged, SUSPENDED  # noqa: E402
+
+HOSTS = 4
+RESUMED, ENDED = "> event 5 ", "> event 7 "
+FAILED = 1  # mpirun's code when it is of the side that loses
+
+
+def waits(milliseconds):
+    """Parameters: how long a minority waits for the network."""
+    return [*DEFAULT, "--mca", "errmgr_radixft_minority_wait", str(milliseconds)]
+
+
+def story(text, deaths, mca, act):
+    """A test: act(job) when all ranks are through MPI_Init, which waits for the job's end; nothing may be left."""
+    def test():
+        with ftcluster.Cluster() as cluster:
+            with Logged(cluster, deaths, mca, ("--nap",)) as job:
+                job.ready()
+                act(job)
+                job.nothing_left()
+    test.__doc__ = text
+    return test
+
+
+def said(job, daemon, topic):
+    """The words of the daemon's host that its ranks end: in mpirun's own output, or in what it had from the launch."""
+    words = " ".join(job.run.err.split())
+    return re.search(rf"host n{daemon} {topic}", words)
+
+
+NO_MAJORITY = "reaches no majority of the job's hosts, and the network has not healed"
+TAKEN_FOR_DEAD = "was taken for dead by the others"
+
+
+def others_go_on(job, topic):
+    """mpirun has lost: it says so and fails; the others know of its ranks' deaths, and end right."""
+    check(job.run.wait() == FAILED, f"mpirun's exit code is {job.run.code}")
+    check(said(job, 0, topic), "mpirun does not say why its ranks end")
+    check("finalized" not in "".join(re.findall(r"^.*(?:finalized [04])$", job.run.out, re.M)),
+          "a rank of the side that lost finished")
+    job.nothing_left(job.end)
+    err = appended(job.folder, ".err")
+    check("daemon 1 on n1 stands in for it" in err, "nobody stands in for mpirun")
+    dead = job.judge(job.run.out + appended(job.folder, ".out"), err)
+    check(dead == {0, 4}, f"the survivors know of {dead}")
+
+
+def mpirun_is_cut_off(job):
+    job.cluster.tool("cut", "n0", "m", "--how", "drop")
+    job.until("the others do not go on without mpirun", (1, INSTALLED))
+    job.until("mpirun does not wait", (0, SUSPENDED))
+    others_go_on(job, NO_MAJORITY)
+
+
+def mpirun_comes_back(job):
+    """The network heals while the others run, and mpirun still waits: it learns that it is out."""
+    job.cluster.tool("cut", "n0", "m", "--how", "drop")
+    job.until("the others do not go on without mpirun", (1, INSTALLED))
+    job.until("mpirun does not wait", (0, SUSPENDED))
+    job.cluster.tool("heal", "n0", "m")
+    job.until("mpirun does not learn that it is out", (0, EVICTED))
+    others_go_on(job, TAKEN_FOR_DEAD)
+
+
+def mpirun_is_stopped(job):
+    """All of its host is stopped, and runs on when the others have gone on."""
+    job.cluster.ask("freeze", host="n0")
+    job.until("the others do not go on without mpirun", (1, INSTALLED))
+    job.cluster.ask("thaw", host="n0")
+    job.until("mpirun does not learn that it is out", (0, EVICTED))
+    others_go_on(job, TAKEN_FOR_DEAD)
+
+
+def cut_in_halves(job):
+    """n0 and n1 from n2 and n3; a host is cut off from one other at a time, so each has one."""
+    for host, other in (("n0", "n3"), ("n1", "n2"), ("n2", "n0"), ("n3", "n1")):
+        job.cluster.tool("cut", host, "m", "--peer", other)
+
+
+def even_split(job):
+    cut_in_halves(job)
+    dead = job.verdict()
+    check(dead == {2, 3, 6, 7}, f"the survivors know of {dead}")
+    job.nothing_left()
+    for daemon in (0, 1):
+        check(SUSPENDED not in job.log(daemon), f"daemon {daemon}, of the half with the lowest id, has waited")
+    for daemon in (2, 3):
+        check(INSTALLED not in job.log(daemon), f"daemon {daemon} has a view of its own")
+        check(re.search(rf"^{SUSPENDED}.*^{ENDED}", job.log(daemon), re.M | re.S), f"daemon {daemon} did not wait, and then end")
+
+
+def ends_at_once(job):
+    """A wait of nothing: no time passes between the two."""
+    job.cluster.tool("cut", "n3", "m", "--how", "drop")
+    dead = job.verdict()
+    check(dead == {3, 7}, f"the survivors know of {dead}")
+    job.nothing_left()
+    found = re.search(rf"^{SUSPENDED}.*?^{ENDED}", job.log(3), re.M | re.S)
+    check(found, "daemon 3 was not suspended, or did not end")
+    check(not re.search(r"^\d+ ", found[0], re.M), "daemon 3 has waited")
+
+
+def all_cut_off(job):
+    """Nobody reaches anybody: all wait. Half of them heal: they go on; the others are back too late, and learn it."""
+    for host in range(HOSTS):
+        job.cluster.tool("cut", f"n{host}", "m", "--how", "drop")
+    for daemon in range(HOSTS):
+        job.until(f"daemon {daemon} does not wait", (daemon, SUSPENDED))
+    for daemon in range(HOSTS):
+        check(INSTALLED not in job.log(daemon), f"daemon {daemon} went on alone")
+    for host in ("n0", "n1"):
+        job.cluster.tool("heal", host, "m")
+    for daemon in (0, 1):
+        job.until(f"daemon {daemon} does not go on", (daemon, RESUMED))
+        job.until(f"daemon {daemon} has no new view", (daemon, INSTALLED))
+    for host in ("n2", "n3"):
+        job.cluster.tool("heal", host, "m")
+    dead = job.verdict()
+    check(dead == {2, 3, 6, 7}, f"the survivors know of {dead}")
+    for daemon in (2, 3):
+        check(INSTALLED not in job.log(daemon), f"daemon {daemon} has a view of its own")
+
+
+LONG = 600000
+TESTS = [
+    story("mpirun's host is cut off for good: the others go on, its ranks end, and it says why", 2, waits(1000), mpirun_is_cut_off),
+    story("mpirun's host is cut off for a while: it waits, and learns that it was evicted", 2, waits(LONG), mpirun_comes_back),
+    story("mpirun's host is stopped and runs again: it learns that it was evicted", 2, waits(LONG), mpirun_is_stopped),
+    story("A network that falls into halves: the one with the lowest id goes on, the other ends its ranks", 4, waits(1000), even_split),
+    story("A minority that is not to wait ends its ranks at once", 2, waits(0), ends_at_once),
+    story("A network that fails as a whole and heals by halves: all wait, and the first half that is enough goes on", 4,
+          waits(20000), all_cut_off),
+]
+
+if __name__ == "__main__":
+    main(TESTS, ftcluster.SIDE_BY_SIDE)
