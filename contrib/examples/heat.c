@@ -1,7 +1,8 @@
 /* A plate that is heated along one edge: Jacobi's iteration, run to its end whatever dies
  * meanwhile.
  *
- * usage: mpirun --mca errmgr radixft --mca pml dr ... heat FOLDER [SIZE [ITERATIONS]]
+ * usage: mpirun --mca errmgr radixft --mca pml dr ... heat FOLDER [SIZE [ITERATIONS
+ *        [RANK:ITERATION...]]]     each of these ranks kills itself at that iteration
  * build: mpicc -o heat heat.c -lmpi_ft
  *
  * The rows of the plate are spread over the ranks, and neighbours exchange their edges in each
@@ -20,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "doomed.h"
 
 static int size = 512;         /* rows and columns */
 static int iterations = 40000; /* in all */
@@ -134,8 +137,10 @@ static int collect(MPI_Comm comm, struct slab *s, double *plate)
 }
 
 /* From what was kept to the end. MPI_SUCCESS, or the error of the call that could not complete. */
-static int solve(MPI_Comm comm, double *plate)
+static int solve(MPI_Comm comm, double *plate, int argc, char **argv)
 {
+    int me = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
     int rank = 0;
     int ranks = 0;
     MPI_Comm_rank(comm, &rank);
@@ -157,6 +162,7 @@ static int solve(MPI_Comm comm, double *plate)
         fflush(stdout);
     }
     while (rc == MPI_SUCCESS && done < iterations) {
+        die_if_doomed(argc, argv, me, done);
         rc = MPI_Sendrecv(row(s.now, 1), size, MPI_DOUBLE, up, 1, row(s.now, s.count + 1), size,
                           MPI_DOUBLE, down, 1, comm, MPI_STATUS_IGNORE);
         if (rc == MPI_SUCCESS) {
@@ -208,7 +214,7 @@ int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     if (argc < 2) {
-        fprintf(stderr, "usage: heat FOLDER [SIZE [ITERATIONS]]\n");
+        fprintf(stderr, "usage: heat FOLDER [SIZE [ITERATIONS [RANK:ITERATION...]]]\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     snprintf(kept, sizeof kept, "%s/heat.kept", argv[1]);
@@ -223,7 +229,7 @@ int main(int argc, char **argv)
     MPI_Barrier(comm);
     for (;;) {
         MPI_Comm rest = MPI_COMM_NULL;
-        int through = solve(comm, plate) == MPI_SUCCESS;
+        int through = solve(comm, plate, argc, argv) == MPI_SUCCESS;
         if (!through) {
             MPIX_Comm_revoke(comm);
         }

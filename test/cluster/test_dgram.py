@@ -166,6 +166,19 @@ def narrower_than_announced():
             check(counted(story, "btl/dgram", "narrowed") > 0, "the size was not found out")
 
 
+def narrower_than_short_messages():
+    """a network that swallows short messages, too, which go by themselves, is used with smaller packets"""
+    with ftcluster.Cluster(hosts=2, rails=1) as cluster:
+        parameters = dict(DGRAM, btl_dgram_size_interval_ms=200)
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk", largest=900) as story:
+            story.under_way("bulk", rounds=4)
+            cluster.tool("run", "n1", "--", "ip", "link", "set", "rail0", "mtu", "700")
+            story.goes_on()
+            finish(story)
+            check(counted(story, "btl/dgram", "parts") > 0, "nothing was sent in parts")
+            check(counted(story, "btl/dgram", "narrowed") > 0, "the size was not found out")
+
+
 def full_buffers():
     """buffers of a few packets are no more than slow"""
     parameters = dict(DGRAM, btl_dgram_receive_buffer=4096, btl_dgram_send_buffer=4096)
@@ -269,7 +282,7 @@ def replayed():
 
 TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), loses("0.05", "ofi:udp"), corrupted_on_the_wire,
          rail_after_rail, rail_after_rail_of_libfabric, one_kind_after_the_other, rail_back, narrower_than_announced,
-         full_buffers, stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, no_route, replayed]
+         narrower_than_short_messages, full_buffers, stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, no_route, replayed]
 
 if __name__ == "__main__":
     chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]

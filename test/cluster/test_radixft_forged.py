@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """errmgr/radixft: who does not have the job's key is not believed, whatever he sends over the runtime's own channel; the
-end of a job that nobody survives; what ranks read of a change; and output that cannot go where it was to."""
+end of a job that nobody survives; what ranks read of a change; and output that cannot go where it was to.
+
+That it is the tag that stops the forged messages, and nothing else about them, cannot be shown here: the key is nowhere
+to be had from outside. test/unit/membership/test_messages.cc opens the same bytes with the right tag, and they evict."""
 
 import os
 import re
@@ -11,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 
 import ftcluster  # noqa: E402
 from fttap import check, comment, main  # noqa: E402
-from test_radixft import Job, one_rank  # noqa: E402
+from test_radixft import Job, one_rank, processes  # noqa: E402
 
 HOSTS = 3
 TO_EACH = 9 * (HOSTS - 1)  # what the forger sends to each daemon
@@ -36,6 +39,22 @@ def lies_are_counted():
             counts = re.findall(r"\[daemon 0\] .*leaves; (\d+) messages dropped", job.run.err)
             comment(f"mpirun dropped {counts}")
             check(len(counts) == 1 and int(counts[0]) >= TO_EACH, f"mpirun counted {counts} of {TO_EACH}")
+
+
+def key_is_kept():
+    """The key of the launch is on no daemon's command line and in no rank's environment"""
+    with ftcluster.Cluster(hosts=2) as cluster:
+        with Job(cluster, deaths=1, ranks=4) as job:
+            job.ready()
+            daemons = [command for _, _, command in cluster.processes() if command.startswith("orted")]
+            check(daemons and all(re.search(r"radixft_launch_key x{32}", c) for c in daemons),
+                  f"a daemon shows its key: {daemons}")
+            for _, pid in processes(cluster, "^/.*survivors"):
+                with open(f"/proc/{pid}/environ", "rb") as source:
+                    check(b"launch_key" not in source.read(), "a rank has the key")
+            job.kill("^/.*survivors", "n1")
+            job.verdict()
+            job.nothing_left()
 
 
 def nobody_survives():
@@ -88,4 +107,4 @@ def output_elsewhere():
             job.judge(job.run.out + words, words)
 
 
-main([lies_are_counted, nobody_survives, times_of_a_change, output_elsewhere])
+main([lies_are_counted, key_is_kept, nobody_survives, times_of_a_change, output_elsewhere])

@@ -4,6 +4,7 @@
   matrix.py ob1                 the faults strike: stock ob1 suffers from each
   matrix.py dr                  pml/dr carries everything over each of them
   matrix.py over NETWORK...     the same over networks of btl/dgram and btl/ucx
+  matrix.py thread              some of it with a thread that makes progress
   matrix.py load                the same while the processors are kept busy
   matrix.py counterparts        and it does not, when the mechanism it needs is off
   matrix.py repeat N [load]     dr, N times with different seeds: for soaking
@@ -167,6 +168,15 @@ def ob1_suffers(network, name):
     result.must(False, f"no corrupted byte came through in {len(seeds)} runs")
 
 
+# ---- with a thread that makes progress ----
+
+# network, fault -> what else the cell needs
+BESIDE_A_THREAD = {
+    ("tcp", "drop"): {},
+    ("tcp2", "all together"): {"btl_fault_ranks": 0},
+}
+
+
 # ---- mechanisms off ----
 
 # mechanism -> (network, fault)
@@ -219,6 +229,9 @@ def main():
         fttap.main([cell(dr_cell, n, f) for n in theirs for f in FAULTS])
     elif what == "over":
         fttap.main([cell(dr_cell, n, f) for n in sys.argv[2:] for f in FAULTS])
+    elif what == "thread":
+        fttap.main([cell(survives, n, f, 1, DEADLINE, {"pml_dr_progress": "thread", **more})
+                    for (n, f), more in BESIDE_A_THREAD.items()])
     elif what == "counterparts":
         fttap.main([counterpart(*each) for each in COUNTERPARTS])
     elif what == "load":

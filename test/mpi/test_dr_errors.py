@@ -19,6 +19,7 @@ MATCHING = os.path.join(PROGRAMS, "matching")
 BROKEN_PIPE = os.path.join(PROGRAMS, "broken_pipe")
 REFUSED = os.path.join(PROGRAMS, "refused")
 LOST_PEER = os.path.join(PROGRAMS, "lost_peer")
+PAIR = os.path.join(PROGRAMS, "pair")
 HALF_TAKEN = os.path.join(PROGRAMS, "half_taken")
 
 
@@ -109,6 +110,16 @@ def idle_peer_is_small():
     fttap.check(code == 0 and len(sizes) == 2 and max(sizes) <= 2048, f"{sizes}\n{text}")
 
 
+def peers_at_first_contact():
+    """of four ranks two talk to each other: these have one peer each, the others have none"""
+    for btls in ("vader,tcp", "tcp"):
+        code, text = mpirun("-n", "4", "--mca", "pml", "dr", "--mca", "btl", btls + ",self",
+                            "--mca", "pml_dr_stats", "2", PAIR)
+        met = re.findall(r"\[rank (\d+) -> \[\[\d+,\d+\],(\d+)\]\]: state_bytes=", text)
+        fttap.check(code == 0 and text.count(" right") == 2, f"{btls}: exit {code}\n{text}")
+        fttap.check(sorted(met) == [("0", "1"), ("1", "0")], f"{btls}: who met whom: {sorted(met)}\n{text}")
+
+
 def inert_unless_named():
     """installed and not asked for, it is silent and not used"""
     code, text = mpirun("-n", "2", "--mca", "btl", "vader,self", "--mca", "pml_dr_stats", "2",
@@ -129,4 +140,5 @@ def settings_agree_with_the_manual():
 
 
 fttap.main([out_of_range, unknown_words, contradictions, lost_peer, refused_connections,
-            broken_pipe, half_taken, idle_peer_is_small, inert_unless_named, settings_agree_with_the_manual])
+            broken_pipe, half_taken, idle_peer_is_small, peers_at_first_contact,
+            inert_unless_named, settings_agree_with_the_manual])

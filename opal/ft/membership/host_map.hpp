@@ -2,9 +2,10 @@
 ///
 /// Varma et al. 2006, section 3.7: "Recovered nodes may re-join with their original ID by
 /// maintaining an association between the host name and the ID of failed nodes. This mapping is
-/// maintained by all the nodes in the system." Every node feeds its map with the same: the job's
-/// hosts at the start, whoever is handed an identity after, and every installed view; so whoever is
-/// the root when a host comes back gives it the same identity. A host runs one node. Memory grows
+/// maintained by all the nodes in the system." Nodes that feed their maps with the same (the job's
+/// hosts at the start, whoever is handed an identity after, and every installed view) give a host
+/// that comes back the same identity, whoever is the root then; in the runtime only mpirun can add
+/// hosts, and only mpirun's is fed. A host runs one node. Memory grows
 /// with the hosts that ever took part. A value; one object belongs to one thread unless const.
 #pragma once
 

@@ -258,6 +258,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
     case PathState::suspect:
         ++counters->path_suspect;
         doubted_at_ = now;
+        path.rate_start = base::Time::never(); // what runs on over a silence is no rate
         path.probe_due = true;
         path.probe_in_flight = false;
         path.next_probe = now + rto(id);

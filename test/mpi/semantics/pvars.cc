@@ -1,5 +1,6 @@
-/* The performance variables of pml/dr, read through MPI_T, while fragments are lost and spoilt:
- * run with btl_fault_drop and btl_fault_corrupt.
+/* The performance variables of pml/dr, read through MPI_T, while fragments are lost, spoilt and
+ * doubled: run with btl_fault_drop, btl_fault_corrupt and, several times as much of it,
+ * btl_fault_duplicate.
  */
 #include "test/mpi/semantics/cases.hpp"
 
@@ -125,22 +126,31 @@ void faults_count()
     check(again > 0 && again < sum("fragments_sent"), "sent again", static_cast<long>(again));
     check(sum("retransmitted_spurious") <= again, "retransmitted_spurious");
     // What is hit is drawn: among all ranks and 500 turns there is some of each.
-    const std::array<unsigned long long, 2> mine{sum("corrupt_headers") + sum("corrupt_payloads"),
-                                                 sum("duplicates")};
-    std::array<unsigned long long, 2> of_all{};
-    MPI_Allreduce(mine.data(), of_all.data(), 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    const std::array<unsigned long long, 3> mine{sum("corrupt_headers") + sum("corrupt_payloads"),
+                                                 sum("duplicates"), again};
+    std::array<unsigned long long, 3> of_all{};
+    MPI_Allreduce(mine.data(), of_all.data(), 3, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     check(of_all[0] > 0, "corrupt fragments");
+    // What is sent again comes twice at most: the rest of them is the fault's.
+    check(of_all[1] > of_all[2], "duplicates", static_cast<long>(of_all[1]));
+    if (world().rank == 0) {
+        std::printf("# %llu duplicates, %llu sent again\n", of_all[1], of_all[2]);
+    }
 }
 
 void paths_are_measured()
 {
     std::vector<double> srtt(static_cast<std::size_t>(variables["path_srtt"].count));
+    std::vector<double> rttvar(srtt.size());
     std::vector<double> failovers(srtt.size());
     MPI_T_pvar_read(session, variables["path_srtt"].handle, srtt.data());
+    MPI_T_pvar_read(session, variables["path_rttvar"].handle, rttvar.data());
     MPI_T_pvar_read(session, variables["path_failovers"].handle, failovers.data());
     const auto first = [](int rank) { return static_cast<std::size_t>(rank * paths_of_a_peer); };
     check(srtt[first(world().right())] > 0, "path_srtt");
+    check(rttvar[first(world().right())] > 0, "path_rttvar");
     check(srtt[first(world().rank)] == 0, "path_srtt of this process itself");
+    check(rttvar[first(world().rank)] == 0, "path_rttvar of this process itself");
     std::vector<double> bytes(srtt.size());
     std::vector<double> bandwidth(srtt.size());
     MPI_T_pvar_read(session, variables["path_bytes"].handle, bytes.data());

@@ -1,8 +1,14 @@
-/* MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe and cancel at once. */
+/* MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe and cancel at once.
+ *
+ * usage: threads [PART]
+ * With an argument each case makes that part of its turns: 10 is a tenth.
+ */
 #include "test/mpi/semantics/cases.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -14,6 +20,7 @@ using cases::pattern;
 using cases::world;
 
 constexpr int threads = 4;
+int part = 1;
 
 void in_threads(const std::function<void(int)> &work)
 {
@@ -30,7 +37,7 @@ void in_threads(const std::function<void(int)> &work)
 void own_tags()
 {
     in_threads([](int t) {
-        for (int turn = 0; turn < 40; ++turn) {
+        for (int turn = 0; turn < 40 / part; ++turn) {
             for (const int size : {0, 8, 300, 5000, 80000, 700000}) {
                 if (size > 100000 && turn % 8 != 0) {
                     continue;
@@ -56,7 +63,7 @@ void own_tags()
  * lost, nothing comes twice. */
 void any_source_by_all()
 {
-    constexpr int number = 500;
+    const int number = 500 / part;
     std::vector<std::atomic<int>> seen(static_cast<std::size_t>(world().size * threads * number));
     in_threads([&](int t) {
         for (int i = 0; i < number; ++i) {
@@ -87,7 +94,7 @@ void own_communicators()
     }
     in_threads([&](int t) {
         MPI_Comm comm = comms[static_cast<std::size_t>(t)];
-        for (int turn = 0; turn < 50; ++turn) {
+        for (int turn = 0; turn < 50 / part; ++turn) {
             std::vector<long> out(static_cast<std::size_t>(1 + turn * 100), world().rank + t);
             std::vector<long> in(out.size());
             MPI_Allreduce(out.data(), in.data(), static_cast<int>(in.size()), MPI_LONG, MPI_SUM,
@@ -105,10 +112,10 @@ void own_communicators()
 /* Matched probes by all threads: who found a message gets that one and no other. */
 void matched_probes()
 {
-    constexpr int number = 200;
-    in_threads([](int t) {
-        std::vector<MPI_Request> requests(number);
-        std::vector<std::vector<unsigned char>> out(number);
+    const int number = 200 / part;
+    in_threads([number](int t) {
+        std::vector<MPI_Request> requests(static_cast<std::size_t>(number));
+        std::vector<std::vector<unsigned char>> out(requests.size());
         for (int i = 0; i < number; ++i) {
             const auto at = static_cast<std::size_t>(i);
             const int size = 1 + (t * number + i) * 37 % 9000;
@@ -133,8 +140,8 @@ void matched_probes()
 /* Receives are cancelled while their messages come: each message ends in exactly one place. */
 void cancel_races()
 {
-    constexpr int number = 300;
-    in_threads([](int t) {
+    const int number = 300 / part;
+    in_threads([number](int t) {
         for (int i = 0; i < number; ++i) {
             int first = -1;
             MPI_Request receive = MPI_REQUEST_NULL;
@@ -176,7 +183,7 @@ void blocked_beside_busy()
         }
         std::vector<unsigned char> out(200000);
         std::vector<unsigned char> in(200000);
-        for (int i = 0; i < 30; ++i) {
+        for (int i = 0; i < 30 / part; ++i) {
             MPI_Sendrecv(out.data(), 200000, MPI_BYTE, world().right(), t, in.data(), 200000,
                          MPI_BYTE, world().left(), t, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
@@ -196,5 +203,6 @@ constexpr std::array all{
 
 int main(int argc, char **argv)
 {
+    part = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
     return cases::run(argc, argv, MPI_THREAD_MULTIPLE, all);
 }

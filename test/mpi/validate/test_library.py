@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "lib"))
@@ -351,14 +352,19 @@ EXAMPLES = (
 )
 
 
-def examples():
-    """The examples build from their Makefile, lose ranks and come to the right end, and nothing alarms"""
+def build_examples():
+    """As their README says."""
     env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(os.environ["FT_LIB_DIR"], "pkgconfig"))
     command = ["make", "-s", "-C", WORK, "-f", os.path.join(ftmpi.TOP, "contrib/examples/Makefile"),
                f"MPICC={os.environ['FT_MPICC']}", "CFLAGS=-O2 -Wall -Wextra -Werror"]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False)
     check(done.returncode == 0, done.stdout)
+
+
+def examples():
+    """The examples build from their Makefile, lose ranks and come to the right end, and nothing alarms"""
+    build_examples()
     for btl in ("vader,self", "tcp,self", "vader,tcp,self"):
         for name, ranks, arguments, line, times in EXAMPLES:
             result = run(ranks, dict(DEADLY, btl=btl), os.path.join(WORK, name), *arguments)
@@ -370,12 +376,33 @@ def examples():
             result.must("may now hang" not in result.output, f"{name}: foretold to hang")
 
 
+def heat():
+    """The demonstration's solver builds like the examples, and its result is right, without a failure and with a dead rank"""
+    build_examples()
+    for btl in ("vader,self", "tcp,self"):
+        for killed in ((), ("2:250",)):
+            # What an earlier run has kept would be taken for this one's.
+            folder = tempfile.mkdtemp(dir=WORK)
+            result = run(4, dict(DEADLY, btl=btl), os.path.join(WORK, "heat"), folder, "96", "400", *killed)
+            verdicts = re.findall(r"^heat: (right|WRONG)$", result.output, re.M)
+            result.must(result.code == 0 and verdicts == ["right"], f"the result is {verdicts}")
+            begun = re.findall(r"^heat: (\d) ranks go on after (\d+) iterations$", result.output, re.M)
+            result.must(begun[:1] == [("4", "0")], f"it did not begin with all ranks: {begun}")
+            if killed:
+                result.must("1 of 4 ranks died" in result.output, "nobody died")
+                # Every tenth iteration is kept; the others may be some behind the one that dies.
+                result.must(len(begun) > 1 and begun[-1][0] == "3" and int(begun[-1][1]) in (240, 250),
+                            f"the others did not go on from what was kept: {begun}")
+            else:
+                result.must("ranks died" not in result.output and len(begun) == 1, f"it began anew: {begun}")
+
+
 SETS = {
     "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
-    "examples": [examples],
+    "examples": [examples, heat],
 }
 
 if __name__ == "__main__":

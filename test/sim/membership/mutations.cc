@@ -12,6 +12,7 @@ struct Case {
     sim::Mutation mutation;
     const char *what;
     const char *finds; // how the violation begins
+    bool forger_has_key = false;
 };
 
 constexpr Case cases[] = {
@@ -30,6 +31,9 @@ constexpr Case cases[] = {
     {sim::Mutation::no_objection, "with no objections", "accuracy"},
     {sim::Mutation::forget_absence, "with long stops forgotten", "two primary views"},
     {sim::Mutation::no_giving_way, "with coordinators that outbid each other", "no view"},
+    {sim::Mutation::none, "with a forger who has the key", "delivery integrity: taken", true},
+    {sim::Mutation::none, "with messages of ranks that nobody sent",
+     "delivery integrity: delivered", true},
 };
 
 } // namespace
@@ -44,7 +48,8 @@ int main()
         std::uint64_t seed = 1;
         std::string found;
         for (; seed <= most && found.empty(); ++seed) {
-            for (const std::string &v : sim::run_scenario(seed, c.mutation, false).violations) {
+            for (const std::string &v :
+                 sim::run_scenario(seed, c.mutation, false, c.forger_has_key).violations) {
                 if (v.rfind(c.finds, 0) == 0) {
                     found = v;
                     break;

@@ -255,9 +255,9 @@ const char *family_name(unsigned family)
     return family_names[family % family_count];
 }
 
-Result run_scenario(std::uint64_t seed, Mutation mutation, bool verbose)
+Result run_scenario(std::uint64_t seed, Mutation mutation, bool verbose, bool forger_has_key)
 {
-    Run run(seed, mutation, verbose);
+    Run run(seed, mutation, verbose, forger_has_key);
     return run.run();
 }
 

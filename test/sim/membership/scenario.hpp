@@ -26,7 +26,9 @@ struct Result {
 inline constexpr unsigned family_count = 16;
 const char *family_name(unsigned family);
 
-/// Runs scenario `seed` with the engine broken by `mutation`.
-Result run_scenario(std::uint64_t seed, Mutation mutation, bool verbose);
+/// Runs scenario `seed` with the engine broken by `mutation`. Somebody forges messages in it, who
+/// does not have the key that they are sealed with, or does.
+Result run_scenario(std::uint64_t seed, Mutation mutation, bool verbose,
+                    bool forger_has_key = false);
 
 } // namespace sim

@@ -278,4 +278,16 @@ void Run::plan_long_stop()
     });
 }
 
+/// Drawn apart from all else, so that a seed's other faults are what they would be without.
+void Run::plan_forgeries(std::uint64_t seed, bool has_key)
+{
+    Rng rng(seed * 0xd1342543de82ef95U + 1);
+    for (unsigned i = 0; i < 3; ++i) {
+        const auto from = static_cast<NodeId>(rng.below(n_));
+        const auto to = static_cast<NodeId>(rng.below(n_));
+        world_.at(Time::zero() + Duration::from_us(static_cast<std::int64_t>(rng.below(1'500'000))),
+                  [this, from, to, has_key] { world_.forge(from, to, has_key); });
+    }
+}
+
 } // namespace sim

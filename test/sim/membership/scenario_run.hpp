@@ -19,7 +19,7 @@ inline constexpr std::array<const char *, family_count> family_names{
 
 class Run {
   public:
-    Run(std::uint64_t seed, Mutation mutation, bool verbose)
+    Run(std::uint64_t seed, Mutation mutation, bool verbose, bool forger_has_key)
         : rng_(seed * 0x9e3779b97f4a7c15U + 1),
           family_(static_cast<unsigned>(seed % family_count)),
           world_(configure(mutation), pick_size(), pick_weather(), seed,
@@ -36,6 +36,7 @@ class Run {
                 world_.violation("accuracy: a live node was evicted without stop, cut or storm");
             }
         };
+        plan_forgeries(seed, forger_has_key);
         if (verbose) {
             std::printf("# seed %llu: %s, %u nodes, arity %u, loss %.3f, %s tree\n",
                         static_cast<unsigned long long>(seed), family_names[family_], n_,
@@ -83,6 +84,7 @@ class Run {
     void plan_clock_steps();
     void plan_heard_by_others();
     void plan_long_stop();
+    void plan_forgeries(std::uint64_t seed, bool has_key);
     std::set<NodeId> any_side();
 
     Rng rng_;

@@ -1,13 +1,9 @@
 #include "test/sim/membership/world.hpp"
 
-#include "opal/ft/membership/seal.hpp"
-
 #include <algorithm>
 #include <cstdio>
 
 namespace sim {
-
-const Key key{std::byte{1}, std::byte{2}, std::byte{3}};
 
 World::World(const Config &config, Position nodes, const Weather &weather, std::uint64_t seed,
              unsigned localised)
@@ -134,6 +130,7 @@ void World::run_until(Time t)
 
 void World::transmit(NodeId from, Message m)
 {
+    remember(from, m);
     if (m.proposal && !m.proposal->change.joined.empty() && m.proposal->change.makes_exiles()) {
         violation("newcomers join beside an exile, which cannot know of them: " + describe(m));
     }
@@ -160,6 +157,11 @@ void World::transmit(NodeId from, Message m)
         }
         m = std::move(*back);
     }
+    carry(std::move(m));
+}
+
+void World::carry(Message m)
+{
     const unsigned copies = weather_.duplicate > 0 && rng_.uniform() < weather_.duplicate ? 2 : 1;
     std::uint32_t slot = 0;
     if (free_slots_.empty()) {
@@ -221,6 +223,9 @@ void World::deliver(std::uint32_t slot)
             violation("no duplication: taken twice: " + describe(m));
         }
         slots_[slot].taken = true;
+        if (!was_sent(m)) {
+            violation("delivery integrity: taken, but not sent: " + describe(m));
+        }
     }
     release(slot);
     absorb(m.to);
@@ -326,9 +331,10 @@ void World::multicast(NodeId from)
         return;
     }
     const ViewPtr &v = nodes_[from].engine->view();
-    mcasts_.push_back({v->epoch(), v->digest()});
+    mcasts_.push_back({v->epoch(), v->digest(), from, {}});
     for (const NodeId id : v->members()) {
         if (id != from && id < nodes_.size() && reachable(from, id)) {
+            mcasts_.back().to.insert({id, v->incarnation_of(id)});
             const auto spread = static_cast<std::uint64_t>(weather_.jitter.ns()) + 1;
             push(now_ + weather_.latency +
                      Duration::from_ns(static_cast<std::int64_t>(rng_.below(spread))),
@@ -344,6 +350,11 @@ void World::application(NodeId to, NodeId from, std::uint32_t mcast)
     }
     switch (nodes_[to].engine->admit(from, mcasts_[mcast].epoch)) {
     case Stabilizer::Gate::deliver:
+        if (mcasts_[mcast].from != from ||
+            mcasts_[mcast].to.erase({to, nodes_[to].incarnation}) == 0) {
+            violation("delivery integrity: delivered, but not sent, or once more: by " + label(to) +
+                      " from " + std::to_string(from));
+        }
         if (!nodes_[to].engine->view() ||
             nodes_[to].engine->view()->digest() != mcasts_[mcast].digest) {
             violation("same view delivery: " + label(to) + " delivers in another view what " +
@@ -482,117 +493,6 @@ void World::partition(const std::set<NodeId> &side, bool both_ways)
 void World::heal()
 {
     cuts_.clear();
-}
-
-// Checks over the whole.
-
-Time World::death_of(const Identity &who) const
-{
-    const auto at = deaths_.find({who.id, who.incarnation});
-    return at == deaths_.end() ? Time::never() : at->second;
-}
-
-bool World::settled() const
-{
-    const View *view = nullptr;
-    Position members = 0;
-    bool waiting = false;
-    bool suspended = false;
-    for (NodeId id = 0; id < nodes_.size(); ++id) {
-        if (running(id) && nodes_[id].engine->state() == State::leaving) {
-            return false;
-        }
-        if (!participating(id)) {
-            continue;
-        }
-        const Stabilizer &e = *nodes_[id].engine;
-        if (e.state() != State::member) {
-            waiting = true;
-            suspended |= e.state() == State::suspended;
-            continue;
-        }
-        if (!e.quiet()) {
-            return false;
-        }
-        if (view == nullptr) {
-            view = e.view().get();
-        } else if (view->digest() != e.view()->digest()) {
-            return false;
-        }
-        ++members;
-    }
-    if (view == nullptr) {
-        // Nobody is left whom the joiners could join, or nobody at all.
-        return !suspended;
-    }
-    return !waiting && members == view->size();
-}
-
-void World::check_end(bool must_settle)
-{
-    std::stable_sort(commits_.begin(), commits_.end(), [](const Commit &a, const Commit &b) {
-        return a.view->epoch() < b.view->epoch();
-    });
-    for (std::size_t i = 1; i < commits_.size(); ++i) {
-        const Commit &a = commits_[i - 1];
-        const Commit &b = commits_[i];
-        if (a.view->epoch() == b.view->epoch()) {
-            if (a.view->digest() != b.view->digest() || a.at != b.at) {
-                violation("two primary views: epoch " + std::to_string(a.view->epoch()) +
-                          " committed twice");
-            }
-            continue;
-        }
-        bool share = false;
-        bool extinct = true;
-        for (const NodeId id : a.view->members()) {
-            const Identity who{id, a.view->incarnation_of(id)};
-            share |= b.view->contains(who);
-            extinct &= death_of(who) <= b.at;
-        }
-        if (!share && !extinct) {
-            violation("two primary views: " + std::to_string(a.view->epoch()) + " and " +
-                      std::to_string(b.view->epoch()) + " share no member");
-        }
-    }
-    if (!must_settle) {
-        return;
-    }
-    if (!settled()) {
-        std::string who;
-        for (NodeId id = 0; id < nodes_.size(); ++id) {
-            if (running(id)) {
-                who += ' ' + label(id) + ':' + name(nodes_[id].engine->state()) + '@' +
-                       std::to_string(nodes_[id].engine->epoch()) +
-                       (nodes_[id].engine->quiet() ? "" : "*");
-            }
-        }
-        violation("not settled at the end:" + who);
-    }
-    // If most of the last view can still talk, there must be a view.
-    const View &last = *commits_.back().view;
-    Position live = 0;
-    bool any_member = false;
-    for (const NodeId id : last.members()) {
-        const bool there = running(id) && nodes_[id].incarnation == last.incarnation_of(id);
-        live += there && participating(id) && nodes_[id].engine->state() != State::joining;
-        any_member |= there && nodes_[id].engine->state() == State::member;
-    }
-    if (2 * live > last.size() && !any_member) {
-        violation("nobody goes on although " + std::to_string(live) + " of " +
-                  std::to_string(last.size()) + " members of the last view live");
-    }
-    for (NodeId id = 0; id < nodes_.size(); ++id) {
-        if (running(id) && nodes_[id].engine->state() == State::member) {
-            for (const NodeId other : nodes_[id].engine->view()->members()) {
-                if (death_of({other, nodes_[id].engine->view()->incarnation_of(other)}) !=
-                    Time::never()) {
-                    violation("the last view holds the dead " + std::to_string(other));
-                }
-            }
-            break;
-        }
-    }
 }
 
 } // namespace sim

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "opal/ft/base/rng.hpp"
+#include "opal/ft/membership/seal.hpp"
 #include "opal/ft/membership/stabilizer.hpp"
 
 #include <cstdint>
@@ -37,9 +38,14 @@ struct Weather {
 /// How a process ends.
 enum class Death { loud, silent };
 
+/// The key of all messages.
+inline constexpr Key key{std::byte{1}, std::byte{2}, std::byte{3}};
+
 struct Mcast {
     Epoch epoch;
     std::uint64_t digest;
+    NodeId from;
+    std::set<Identity> to; ///< who has not delivered it yet
 };
 
 class World {
@@ -69,6 +75,8 @@ class World {
     void heal();
     /// An application message from `from` to all members of its view.
     void multicast(NodeId from);
+    /// Somebody speaks to `to` in the name of `from`, without the key, or with it.
+    void forge(NodeId from, NodeId to, bool has_key);
 
     /// Calls `f` at time `t`.
     void at(Time t, std::function<void()> f);
@@ -142,6 +150,12 @@ class World {
         unsigned copies = 0;
         bool taken = false;
     };
+    /// No engine comes so far.
+    static constexpr std::uint64_t unused_sequence = 1U << 31U;
+    struct Sent {
+        NodeId to;
+        Type type;
+    };
     struct Commit {
         ViewPtr view;
         Time at;
@@ -150,6 +164,9 @@ class World {
     Time local(NodeId id) const { return now_ + nodes_[id].clock; }
     void push(Time at, Item::Kind kind, NodeId node, std::uint32_t index, NodeId other = no_node);
     void transmit(NodeId from, Message m);
+    void carry(Message m);
+    void remember(NodeId from, const Message &m);
+    bool was_sent(const Message &m) const;
     void deliver(std::uint32_t slot);
     void hand_over(NodeId id, const Message &m, Slot &slot);
     void application(NodeId to, NodeId from, std::uint32_t mcast);
@@ -183,6 +200,7 @@ class World {
     std::vector<std::uint32_t> free_slots_;
     std::vector<std::function<void()>> calls_;
     std::vector<Mcast> mcasts_;
+    std::unordered_map<std::uint64_t, Sent> sent_; // by the sender's life and number
     Output out_;
 
     std::unordered_map<Epoch, Installed> views_;

@@ -1,8 +1,10 @@
 #include "opal/ft/base/rng.hpp"
+#include "opal/ft/base/wire.hpp"
 #include "opal/ft/membership/config.hpp"
 #include "opal/ft/membership/inbox.hpp"
 #include "opal/ft/membership/messages.hpp"
 #include "opal/ft/membership/seal.hpp"
+#include "opal/ft/membership/stabilizer.hpp"
 #include "test/unit/cmocka.hpp"
 
 #include <cstring>
@@ -156,6 +158,60 @@ void only_the_right_key_opens(void **)
     assert_true(malformed);
 }
 
+/// Byte for byte what test/cluster/forger.py sends daemons, but for the tag, which is its zeros, or
+/// the one that only who has the key can make.
+std::vector<std::byte> forgery(Type type, NodeId from, NodeId to, Epoch number, bool with_key)
+{
+    std::vector<std::byte> bytes(68 + Sealer::tag_size);
+    ft::base::WireWriter w(bytes);
+    w.u8(1);
+    w.u8(static_cast<std::uint8_t>(type));
+    w.zeros(2);
+    w.u32(from);
+    w.u32(to);
+    w.zeros(8);
+    w.u64(std::uint64_t{1} << 40U);
+    w.u64(0);
+    w.u64(number);
+    w.u32(no_node);
+    w.u32(no_node);
+    w.zeros(16);
+    w.u64(with_key ? siphash24(counting_key(), std::span(bytes).first(68)) : 0);
+    return bytes;
+}
+
+/// So it is the tag that stops them on the virtual cluster, where the key cannot be had.
+void what_the_forger_sends_is_believed_with_the_right_tag(void **)
+{
+    const auto now = ft::base::Time::zero() + ft::base::Duration::from_ms(100);
+    const auto pool = std::make_shared<ViewPool>();
+    const ViewPtr view = View::initial(3, 2, TreeMode::rebuild);
+    const Sealer ours(counting_key());
+    Stabilizer accused(Config(), pool, {1, 0}, view, ft::base::Time::zero());
+    Stabilizer root(Config(), pool, {0, 0}, view, ft::base::Time::zero());
+    Output out;
+    Sealer::Fault fault{};
+    const auto refused = [&](Type type, NodeId from, NodeId to, Epoch number) {
+        return !ours.open(forgery(type, from, to, number, false), &fault) &&
+               fault == Sealer::Fault::bad_tag;
+    };
+    const bool stopped = refused(Type::evicted, 0, 1, 1000) && refused(Type::goodbye, 2, 0, 0);
+    const auto eviction = ours.open(forgery(Type::evicted, 0, 1, 1000, true));
+    const bool evicted = eviction &&
+                         accused.on_message(now, *eviction, out) == Stabilizer::Verdict::taken &&
+                         accused.state() == State::evicted;
+    out.clear();
+    const auto farewell = ours.open(forgery(Type::goodbye, 2, 0, 0, true));
+    const bool left = farewell &&
+                      root.on_message(now, *farewell, out) == Stabilizer::Verdict::taken &&
+                      out.events.size() == 1 && out.events[0].kind == Event::Kind::believed &&
+                      out.events[0].who.id == 2 && out.events[0].grade == Grade::farewell;
+    out = Output();
+    assert_true(stopped);
+    assert_true(evicted);
+    assert_true(left);
+}
+
 void an_inbox_takes_each_number_once(void **)
 {
     Inbox in;
@@ -198,6 +254,7 @@ int main()
         cmocka_unit_test(a_cut_or_longer_message_is_refused),
         cmocka_unit_test(damage_is_refused_or_harmless),
         cmocka_unit_test(only_the_right_key_opens),
+        cmocka_unit_test(what_the_forger_sends_is_believed_with_the_right_tag),
         cmocka_unit_test(an_inbox_takes_each_number_once),
         cmocka_unit_test(bad_parameters_are_named),
     };

@@ -223,6 +223,7 @@ bool add_paths(PeerState &peer, base::Time present)
         // Without a look at its checksum nobody would know whether its numbers were foretold right.
         path->compressed = path->brief && !parameters().disable.checksum &&
                            OMPI_PROC_MY_NAME->vpid <= reliability::most_compressed_rank;
+        peer.sends_brief = peer.sends_brief || path->brief;
         path->in_place = (btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) != 0 && !path->shared;
         path->gathers =
             (btl->btl_flags & mca::btl_flag_unreliable) != 0 && btl->btl_flush != nullptr;

@@ -126,6 +126,7 @@ class PeerState {
     std::size_t bytes() const noexcept;
 
     bool sends_at_once = false; ///< there is a path whose BTL has btl_sendi; constant after set-up
+    bool sends_brief = false;   ///< ... and one that takes the short forms; constant, too
     bool busy = false;          ///< in the list that progress walks; atomic, changes under its lock
     const std::uint8_t share = next_pool_share(); ///< which free lists it takes from
     bool shown_unreachable = false;

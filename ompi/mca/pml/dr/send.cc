@@ -138,7 +138,7 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
         const std::byte *piece = contiguous(datatype, count, buffer);
         // All that lies on the way of a short message is said to be likely: after a dozen checks of
         // even chances the compiler takes what follows for never executed, and saves bytes there.
-        if (OPAL_LIKELY(bytes <= reliability::most_brief_payload &&
+        if (OPAL_LIKELY(peer.sends_brief && bytes <= reliability::most_brief_payload &&
                         (piece != nullptr || bytes == 0) &&
                         fits_brief(comm->c_contextid, comm->c_my_rank))) {
             gone = peer.send_brief({piece, bytes},
@@ -178,10 +178,10 @@ send_on_lane(const void *buffer, std::size_t count, const ompi_datatype_t *datat
     PeerState *peer = process == nullptr ? nullptr : Peers::existing(process);
     const std::size_t bytes = datatype->super.size * count;
     const std::byte *piece = contiguous(datatype, count, buffer);
-    if (OPAL_UNLIKELY(peer == nullptr || mode == MCA_PML_BASE_SEND_SYNCHRONOUS ||
-                      any_peer_failed() || bytes > reliability::most_compressed_payload ||
-                      (piece == nullptr && bytes != 0) ||
-                      !fits_brief(comm->c_contextid, comm->c_my_rank))) {
+    if (OPAL_UNLIKELY(
+            peer == nullptr || !peer->sends_brief || mode == MCA_PML_BASE_SEND_SYNCHRONOUS ||
+            any_peer_failed() || bytes > reliability::most_compressed_payload ||
+            (piece == nullptr && bytes != 0) || !fits_brief(comm->c_contextid, comm->c_my_rank))) {
         return nullptr;
     }
     const base::Time present = now();

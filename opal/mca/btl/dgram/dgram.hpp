@@ -61,6 +61,7 @@ struct Endpoint {
     std::unique_ptr<Channel> channel; ///< made at first contact
     bool broken = false;
     bool tried = false;       ///< the channel was asked for
+    bool used = false;        ///< it stands in Module::used_
     std::uint32_t number = 0; ///< of fragments sent in parts
     SizeSearch search;
     std::vector<Fragment *> waiting; ///< for the next flush
@@ -135,6 +136,14 @@ class Module final : public mca_btl_base_module_t, private Sink {
     SendResult send_run(Endpoint &endpoint, std::span<Fragment *const> run,
                         std::size_t &taken) noexcept;
     bool ready(Endpoint &endpoint) noexcept;
+    /// The sizes that get through to it are looked for.
+    void note_used(Endpoint &endpoint) noexcept
+    {
+        if (OPAL_UNLIKELY(!endpoint.used)) {
+            endpoint.used = true;
+            used_.push_back(&endpoint);
+        }
+    }
     void fail(Endpoint &endpoint, const std::string &why) noexcept;
     void report_failures() noexcept;
     void search_sizes(base::Time now) noexcept;

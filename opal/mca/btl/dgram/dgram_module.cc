@@ -186,6 +186,7 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     ++counters_.fragments_sent;
+    note_used(endpoint); // what is swallowed for its size looks sent, and is sent so again
     return OPAL_SUCCESS;
 }
 
@@ -200,9 +201,7 @@ void Module::flush_locked(Endpoint &endpoint) noexcept
     if (endpoint.waiting.empty() || endpoint.broken) {
         return;
     }
-    if (std::find(used_.begin(), used_.end(), &endpoint) == used_.end()) {
-        used_.push_back(&endpoint);
-    }
+    note_used(endpoint);
     std::size_t done = 0;
     SendResult result = SendResult::ok;
     while (done < endpoint.waiting.size() && result == SendResult::ok) {
@@ -332,6 +331,7 @@ void Module::search_sizes(base::Time now) noexcept
     next_search_ = now + look_interval;
     std::erase_if(used_, [&](Endpoint *endpoint) {
         if (!ready(*endpoint)) {
+            endpoint->used = false;
             return true;
         }
         const SizeSearch::Probes probes = endpoint->search.on_time(now);
@@ -339,7 +339,8 @@ void Module::search_sizes(base::Time now) noexcept
             send_probe(*endpoint, Kind::size_probe, probes.nonce, probes.size[i], 0);
         }
         // It comes back with its next use; a round that has begun is finished first.
-        return probes.count == 0 && endpoint->search.next() > now + look_interval * 10;
+        endpoint->used = probes.count != 0 || endpoint->search.next() <= now + look_interval * 10;
+        return !endpoint->used;
     });
 }
 

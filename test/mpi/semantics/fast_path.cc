@@ -1,0 +1,131 @@
+/* Two ranks exchange messages until the first path of rank 0's, after it failed, carries long and
+ * short messages again, as MPI_T tells.
+ *
+ * usage: fast_path down|doubted
+ * It has failed when it was taken out and taken back, or when it has carried no short message in a
+ * round. Needs a fault that kills that path and revives it; fails when none does.
+ */
+#include "test/mpi/semantics/cases.hpp"
+
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+namespace {
+
+using cases::check;
+using cases::world;
+
+constexpr std::size_t paths_of_a_peer = 16;
+constexpr double deadline_seconds = 40;
+constexpr double wanted_bytes = 1 << 20; // of long messages, on the path that is back
+constexpr int short_messages = 200;      // a round
+constexpr int short_bytes = 8;
+MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
+bool taken_out = true; // that is waited for
+
+/* One figure of the first path to the other rank. */
+class Figure {
+  public:
+    explicit Figure(const char *name)
+    {
+        int index = 0;
+        check(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_LEVEL, &index) == MPI_SUCCESS, name);
+        MPI_Comm comm = MPI_COMM_WORLD;
+        int count = 0;
+        MPI_T_pvar_handle_alloc(session, index, &comm, &handle_, &count);
+        values_.resize(2 * paths_of_a_peer);
+        check(count == static_cast<int>(values_.size()), name, count);
+    }
+    double read()
+    {
+        MPI_T_pvar_read(session, handle_, values_.data());
+        return values_[static_cast<std::size_t>(world().right()) * paths_of_a_peer];
+    }
+
+  private:
+    MPI_T_pvar_handle handle_ = MPI_T_PVAR_HANDLE_NULL;
+    std::vector<double> values_;
+};
+
+void exchange(int size, int times)
+{
+    const auto out = cases::pattern(static_cast<std::size_t>(size), 1);
+    for (int i = 0; i < times; ++i) {
+        std::vector<unsigned char> in(out.size());
+        MPI_Sendrecv(out.data(), size, MPI_BYTE, world().right(), 0, in.data(), size, MPI_BYTE,
+                     world().left(), 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        cases::expect(in, 1, "wrong byte");
+    }
+}
+
+/* What becomes of the path, round by round. */
+class Watch {
+  public:
+    /* \return whether it has failed, and carries again */
+    bool round()
+    {
+        const double before = bytes_.read();
+        exchange(short_bytes, short_messages);
+        const double between = bytes_.read();
+        exchange(100000, 5);
+        const double after = bytes_.read();
+        const double failovers = failovers_.read();
+        const double returns = returns_.read();
+        // A short message goes the quickest way: by this path, if it counts as that.
+        const double taken = (between - before) / short_bytes;
+        failed_ = failed_ || (taken_out ? returns != 0 : taken == 0);
+        if (!failed_ || returns != failovers) {
+            carried_ = 0;
+            return false;
+        }
+        carried_ += after - between;
+        if (carried_ < wanted_bytes || taken <= short_messages / 2) {
+            return false;
+        }
+        if (world().rank == 0) {
+            std::printf("# failovers %.0f, returns %.0f, short messages %.0f of %d\n", failovers,
+                        returns, taken, short_messages);
+        }
+        return true;
+    }
+
+  private:
+    Figure failovers_{"pml_dr_path_failovers"};
+    Figure returns_{"pml_dr_path_returns"};
+    Figure bytes_{"pml_dr_path_bytes"};
+    bool failed_ = false;
+    double carried_ = 0;
+};
+
+enum Verdict : int { go_on, back, never_came };
+
+void comes_back()
+{
+    Watch watch;
+    const double end = MPI_Wtime() + deadline_seconds;
+    int verdict = go_on;
+    while (verdict == go_on) {
+        const bool carries = watch.round();
+        verdict = carries ? back : MPI_Wtime() > end ? never_came : go_on;
+        MPI_Bcast(&verdict, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    check(verdict == back, "it did not fail, or does not carry again");
+    MPI_T_pvar_session_free(&session);
+    MPI_T_finalize();
+}
+
+constexpr std::array all{
+    cases::Case{"a path that failed carries again", comes_back},
+};
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    taken_out = argc < 2 || std::string_view(argv[1]) == "down";
+    int provided = 0;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_pvar_session_create(&session);
+    return cases::run(argc, argv, MPI_THREAD_SINGLE, all);
+}

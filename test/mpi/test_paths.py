@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""vader and tcp as paths of pml/dr side by side: which one carries, and which payloads are checksummed. Prints TAP."""
+
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.dont_write_bytecode = True
+
+import ftmpi  # noqa: E402
+import fttap  # noqa: E402
+
+DEADLINE = 60
+FAST_PATH = os.path.join(ftmpi.BUILD, "test", "mpi", "semantics", "fast_path")
+WORK = ["--rounds", 5, "--max", 100000]
+PATH = re.compile(r"^pml/dr\[rank (\d+) -> \S+ (\w+)\[\d+\]\]: state=\w+ sent=(\d+) .* failovers=(\d+) returns=(\d+) ",
+                  re.MULTILINE)
+
+
+class Path:
+    """What pml_dr_stats 2 tells of one path."""
+
+    def __init__(self, match):
+        self.btl = match[2]
+        self.rank, self.sent, self.failovers, self.returns = (int(match[i]) for i in (1, 3, 4, 5))
+
+
+def run(network, parameters, program):
+    """A run that ends well, and its paths."""
+    result = ftmpi.run(ftmpi.command_for(network, "dr", {"pml_dr_stats": 2, **parameters}, program), DEADLINE,
+                       show_stacks=True)
+    result.must(not result.late, "a stall")
+    result.must(result.code == 0, "it failed")
+    return result, [Path(match) for match in PATH.finditer(result.output)]
+
+
+def carries_again(failure, silent_ms):
+    """vader dies for so long beside tcp, traffic goes by tcp, and then by vader again; what it printed, and its paths."""
+    result, paths = run("vader+tcp", {"btl_fault_kill_after": 2000, "btl_fault_kill_btl": "vader",
+                                      "btl_fault_revive_after_ms": silent_ms, "btl_fault_ranks": 0,
+                                      "pml_dr_hold_down_ms": 50, "pml_dr_probe_interval_ms": 20}, [FAST_PATH, failure])
+    first = [path for path in paths if path.rank == 0][0]
+    result.must("ok 1" in result.output and "not ok" not in result.output, "it does not carry again")
+    result.must(result.faults["killed"] > 0, "the path did not die")
+    # The program looked at the first path, whichever that is.
+    result.must(first.btl == "vader", f"it was {first.btl} that failed")
+    result.must(all(path.sent > 0 for path in paths), "a path has carried nothing")
+    return result, first
+
+
+def back_to_the_fast_path():
+    """vader dies beside tcp, traffic fails over, and when vader lives again it carries again"""
+    result, first = carries_again("down", 1500)
+    result.must(first.failovers > 0 and first.returns > 0, "the summary tells of no failure, or of no return")
+
+
+def after_a_short_silence():
+    """vader is silent for 0.3 s beside tcp, and carries again"""
+    carries_again("doubted", 300)
+
+
+def checksum_of_one_btl():
+    """pml_dr_checksum full,vader:none: payloads over vader are not summed, those over tcp are"""
+    spared = {"pml_dr_checksum": "full,vader:none"}
+    program = [ftmpi.HASHRING, *WORK]
+    for name, network, parameters in (("vader", "vader", spared), ("tcp", "tcp", spared),
+                                      ("both", "vader+tcp", spared), ("default", "vader", {})):
+        result, paths = run(network, parameters, program)
+        result.must(result.right, "the data was not right")
+        sent = {btl: sum(path.sent for path in paths if path.btl == btl) for btl in ("vader", "tcp")}
+        summed = result.dr["checksummed"]
+        fttap.comment(f"{name}: {summed} checksummed, sent {sent}")
+        if name == "vader":
+            result.must(sent["vader"] > 0 and summed == 0, "payloads over vader were summed")
+        elif name == "both":
+            result.must(sent["vader"] > 0, "vader was not used beside tcp")
+            result.must(0 < summed <= sent["tcp"], "not those over tcp alone were summed")
+        else:
+            # All but those without a payload.
+            result.must(summed > sum(sent.values()) / 2, "payloads were not summed")
+
+
+if __name__ == "__main__":
+    ftmpi.become_subreaper()
+    fttap.main([back_to_the_fast_path, after_a_short_silence, checksum_of_one_btl])
