@@ -5,7 +5,7 @@ import fnmatch
 # (part, minutes it may take on two cores, patterns of test names); the first match counts.
 PARTS = [
     ("everything's style and harness", None, ["style/*", "unit/harness", "unit/configure", "unit/base/*", "fuzz/wire", "sanitizer/unit"]),
-    ("btl/dgram", 4, ["*dgram*", "*datagram*", "*ucx*"]),
+    ("btl/dgram", 4, ["*dgram*", "*datagram*", "*ucx*", "mpi/matrix/ofi", "sim/congestion"]),
     ("errmgr/radixft", 8, ["*radixft*", "*membership*", "*detector*", "fuzz/stabilizer"]),
     ("coll/validate and libmpi_ft", 8, ["*validate*", "*consensus*", "fuzz/agreement", "*mpi_ft*", "*examples*"]),
     ("pml/dr and btl/fault", 21, ["*"]),

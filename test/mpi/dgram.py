@@ -19,12 +19,53 @@ import fttap  # noqa: E402
 
 LOOPBACK = {"btl_dgram_if_include": "lo", "btl_dgram_stats": 1}
 BTL = ftbtl.Btl("dgram", LOOPBACK)
+LIMIT = 1472  # bytes that a packet of Ethernet carries for UDP over IPv4
 WRONG = {"btl_dgram_if_include": "nonsense/99"}
 
 
 def carries(text, **parameters):
     """Every byte is right, and none of our own datagrams was dropped."""
     return BTL.carries(text, ("malformed", "strangers"), **parameters)
+
+
+def gathers():
+    """a bulk transfer fills its datagrams and gives many to the kernel in one call, each by itself with batch 1"""
+    for batch in (None, 1):
+        parameters = {**LOOPBACK, "btl_dgram_max_datagram": LIMIT, "pml_dr_stats": 1,
+                      **({"btl_dgram_batch": batch} if batch else {})}
+        result = BTL.run(parameters, program=[ftmpi.HASHRING, "--rounds", 10, "--kinds", "bulk", "--max", 300000])
+        result.must(result.right, "the data was not right")
+        # Of one fragment each; the probes of the size and dr's acknowledgements are datagrams, too.
+        result.must(result.dgram["parts"] == 0, "fragments went in parts")
+        each = result.dr["bytes_sent"] / result.dr["sent"]
+        result.must(0.9 * LIMIT < each < LIMIT, f"{each:.0f} bytes in a fragment, {LIMIT} in the largest datagram")
+        at_once = result.dgram["datagrams_out"] / result.dgram["calls_out"]
+        fttap.comment(f"batch {batch or 'by default'}: {each:.0f} bytes in a fragment, {at_once:.1f} datagrams in a call")
+        if batch == 1:
+            # A call for which the network has no room, or an error, sends none.
+            result.must(at_once <= 1, f"{at_once:.1f} datagrams in a call")
+        else:
+            result.must(at_once > 4, f"{at_once:.1f} datagrams in a call")
+
+
+def controlled_by(word):
+    """With a congestion control that is not the default one."""
+    def case():
+        result = BTL.run({**BTL.loopback, "pml_dr_congestion": word}, ranks=3)
+        result.must(result.right, "the data was not right")
+        result.must(result.dgram["delivered"] > 1000, "it did not go by btl/dgram")
+    case.__doc__ = f"congestion control {word}: every byte is right"
+    return case
+
+
+def refuses_unknown_control():
+    """pml_dr_congestion vegas is refused with the words that there are"""
+    result = BTL.run({**LOOPBACK, "pml_dr_congestion": "vegas"})
+    result.must(result.code != 0, "the job went on as if nothing were wrong")
+    flat = " ".join(result.output.split())
+    for word in ("The parameter pml_dr_congestion holds a word that the PML \"dr\" does not know", "given: vegas",
+                 "allowed: hybrid, cubic, delay"):
+        result.must(word in flat, f"no message says \"{word}\"")
 
 
 def refuses_ob1():
@@ -104,8 +145,8 @@ def takes_the_faster_provider():
     result.must(len(taken) == 1 and (adapters or taken == {"udp"}) and "ofi:udp" not in taken, f"providers: {taken}")
 
 
-def drops_foreign_datagrams():
-    """datagrams of strangers and of earlier jobs, and nonsense, are dropped and counted"""
+def drops_foreign_datagrams(provider):
+    """Datagrams of strangers and of earlier jobs, and nonsense."""
     def send(process, end):
         rng = random.Random(7)
         ports = []
@@ -118,11 +159,15 @@ def drops_foreign_datagrams():
                         sender.sendto(datagram, ("127.0.0.1", port))
         return ports
 
-    result, ports = BTL.during(BTL.loopback, send, largest=300000)
-    result.must(len(ports) >= 2, "the ranks' sockets were not found")
-    result.must(result.right, "the data was not right")
-    result.must(result.dgram["strangers"] > 100 and result.dgram["malformed"] > 100,
-                "the datagrams were not counted")
+    def case():
+        result, ports = BTL.during({**BTL.loopback, "btl_dgram_provider": provider}, send, largest=300000)
+        result.must(len(ports) >= 2, "the ranks' sockets were not found")
+        result.must(result.right, "the data was not right")
+        result.must(f" provider={provider} " in result.output, "another provider was used")
+        result.must(result.dgram["strangers"] > 100 and result.dgram["malformed"] > 100,
+                    "the datagrams were not counted")
+    case.__doc__ = f"foreign datagrams and nonsense, provider {provider}: they are dropped and counted"
+    return case
 
 
 def eager_limit_above_a_datagram():
@@ -169,7 +214,12 @@ TESTS = [
     # Open MPI takes it for 5 * 2^20, which is in range.
     BTL.refuses({"btl_dgram_receive_buffer": "5ms"}, "Parameter: btl_dgram_receive_buffer Value: 5ms"),
     host_without_such_a_network,
-    drops_foreign_datagrams,
+    drops_foreign_datagrams("udp"),
+    drops_foreign_datagrams("ofi:udp"),
+    controlled_by("cubic"),
+    controlled_by("delay"),
+    refuses_unknown_control,
+    gathers,
     eager_limit_above_a_datagram,
     settings_agree_with_the_manual,
 ]
