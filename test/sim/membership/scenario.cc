@@ -20,6 +20,9 @@ Config Run::configure(Mutation mutation)
 
 Position Run::pick_size()
 {
+    if (axis_ == Axis::one_daemon) {
+        return n_ = 1;
+    }
     const std::uint64_t dice = rng_.below(100);
     n_ = static_cast<Position>(family_ == 15 ? rng_.between(3, 28)
                                : dice < 60   ? rng_.between(2, 6)
@@ -46,7 +49,7 @@ void Run::plan()
     if (family_ < 4 && rng_.below(4) == 0) {
         stopping_ = true;
     }
-    switch (family_) {
+    switch (axis_ == Axis::one_daemon ? family_count : family_) {
     case 0:
         gentle_ = true;
         kill_at(soon(400'000), any(), any_death());
@@ -129,7 +132,7 @@ void Run::plan()
             const Time t = soon(400'000);
             world_.at(t, [this, id] {
                 struck_ += world_.running(id);
-                world_.stop(id);
+                stop(id);
             });
             world_.at(t + Duration::from_us(static_cast<std::int64_t>(rng_.below(2'000'000))),
                       [this, id] { world_.resume(id); });
@@ -175,7 +178,7 @@ void Run::plan()
             case 1: {
                 const NodeId id = any();
                 const Time t = soon(900'000);
-                world_.at(t, [this, id] { world_.stop(id); });
+                world_.at(t, [this, id] { stop(id); });
                 world_.at(t + Duration::from_us(static_cast<std::int64_t>(rng_.below(1'000'000))),
                           [this, id] { world_.resume(id); });
                 break;
@@ -210,6 +213,7 @@ void Run::plan()
         break;
     }
     gentle_ = gentle_ && !stopping_;
+    plan_axis();
     world_.rejoin_evicted = rng_.below(2) == 0;
     for (std::uint64_t i = rng_.below(8); i > 0; --i) {
         world_.at(soon(1'800'000), [this, id = any()] { world_.multicast(id); });
@@ -225,6 +229,7 @@ Result Run::run()
     world_.weather().loss = 0;
     world_.weather().duplicate = 0;
     world_.weather().jitter = Duration::from_us(20);
+    world_.on_way = nullptr;
     world_.on_send = nullptr;
     world_.on_receive = nullptr;
     for (NodeId id = 0; id < world_.capacity(); ++id) {
@@ -232,11 +237,11 @@ Result Run::run()
             world_.resume(id);
         }
     }
-    const Time limit = world_.now() + Duration::from_s(30);
+    const Time limit = world_.now() + Duration::from_s(live_ ? 30 : 5);
     do {
         world_.run_until(world_.now() + Duration::from_ms(50));
     } while (world_.now() < limit && world_.violations().empty() && !world_.settled());
-    world_.check_end(true);
+    world_.check_end(live_);
     Result r;
     r.violations = world_.violations();
     r.events = world_.events();
@@ -244,9 +249,14 @@ Result Run::run()
     r.evictions = world_.evictions();
     r.faults_struck = struck_;
     r.struck_at = struck_at_;
+    r.axis_struck = axis_struck_;
+    r.lost = lost_;
+    r.failed_at = failed_at_;
+    r.leader_failed_at = leader_failed_at_;
     r.nodes = n_;
     r.commits = world_.commit_count();
-    r.kind = family_names[family_];
+    r.kind = axis_ == Axis::none ? family_names[family_]
+                                 : std::string(family_names[family_]) + ", " + name(axis_);
     return r;
 }
 
@@ -255,9 +265,10 @@ const char *family_name(unsigned family)
     return family_names[family % family_count];
 }
 
-Result run_scenario(std::uint64_t seed, Mutation mutation, bool verbose, bool forger_has_key)
+Result run_scenario(std::uint64_t seed, Mutation mutation, bool verbose, bool forger_has_key,
+                    Axis axis)
 {
-    Run run(seed, mutation, verbose, forger_has_key);
+    Run run(seed, mutation, verbose, forger_has_key, axis);
     return run.run();
 }
 

@@ -19,8 +19,10 @@ inline constexpr std::array<const char *, family_count> family_names{
 
 class Run {
   public:
-    Run(std::uint64_t seed, Mutation mutation, bool verbose, bool forger_has_key)
-        : rng_(seed * 0x9e3779b97f4a7c15U + 1),
+    Run(std::uint64_t seed, Mutation mutation, bool verbose, bool forger_has_key, Axis axis)
+        : seed_(seed),
+          axis_(axis),
+          rng_(seed * 0x9e3779b97f4a7c15U + 1),
           family_(static_cast<unsigned>(seed % family_count)),
           world_(configure(mutation), pick_size(), pick_weather(), seed,
                  static_cast<unsigned>(seed / family_count % 3))
@@ -35,12 +37,15 @@ class Run {
             if (e.kind == Event::Kind::evicted && gentle_) {
                 world_.violation("accuracy: a live node was evicted without stop, cut or storm");
             }
+            // Nobody is alone any more.
+            axis_struck_ += axis_ == Axis::one_daemon && e.kind == Event::Kind::stabilized &&
+                            e.view->size() > 1;
         };
         plan_forgeries(seed, forger_has_key);
         if (verbose) {
-            std::printf("# seed %llu: %s, %u nodes, arity %u, loss %.3f, %s tree\n",
-                        static_cast<unsigned long long>(seed), family_names[family_], n_,
-                        config_.arity, world_.weather().loss,
+            std::printf("# seed %llu: %s, %s, %u nodes, arity %u, loss %.3f, %s tree\n",
+                        static_cast<unsigned long long>(seed), family_names[family_], name(axis),
+                        n_, config_.arity, world_.weather().loss,
                         config_.mode == TreeMode::rebuild ? "rebuilt" : "repaired");
         }
     }
@@ -62,20 +67,33 @@ class Run {
     {
         struck_ += world_.running(id);
         if (!stopping_) {
+            count_level(id);
             world_.kill(id, how);
             return;
         }
-        world_.stop(id);
+        stop(id);
         if (rng_.below(2) == 0) { // else when the storm is over
             world_.at(soon(1'500'000), [this, id] { world_.resume(id); });
         }
+    }
+    void stop(NodeId id)
+    {
+        count_level(id);
+        world_.stop(id);
     }
     void kill_at(Time t, NodeId id, Death how)
     {
         world_.at(t, [this, id, how] { kill(id, how); });
     }
     Death any_death() { return rng_.below(3) == 0 ? Death::silent : Death::loud; }
+    void count_level(NodeId id);
     void plan();
+    void plan_axis();
+    void plan_bursts(Rng rng);
+    void plan_nth(Rng rng);
+    void plan_one_kind(Rng rng);
+    void plan_slow(Rng rng);
+    void plan_one_daemon(Rng rng);
     void plan_trigger();
     void plan_partition(bool both_ways);
     void plan_votes_of_the_dead();
@@ -87,15 +105,23 @@ class Run {
     void plan_forgeries(std::uint64_t seed, bool has_key);
     std::set<NodeId> any_side();
 
+    std::uint64_t seed_;
+    Axis axis_;
     Rng rng_;
     unsigned family_;
     Position n_ = 0;
     Config config_;
-    bool gentle_ = false;   // nothing in it that could make a live node look dead
-    bool stopping_ = false; // who is to die is stopped instead
+    bool gentle_ = false;    // nothing in it that could make a live node look dead
+    bool stopping_ = false;  // who is to die is stopped instead
+    bool may_stall_ = false; // no change need come to its end before the storm does
+    bool live_ = true;       // all must come to rest after it
     unsigned struck_ = 0;
     std::bitset<type_count> struck_at_; // kinds of messages at which a death or a stop struck
-    Duration heal_after_;               // the network heals so long after the first belief
+    unsigned axis_struck_ = 0;
+    std::bitset<type_count> lost_; // kinds of messages that the axis lost
+    std::bitset<level_count> failed_at_;
+    std::bitset<level_count> leader_failed_at_;
+    Duration heal_after_; // the network heals so long after the first belief
     Duration storm_ = Duration::from_ms(1500);
     World world_;
 };

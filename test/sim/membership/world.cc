@@ -144,7 +144,7 @@ void World::transmit(NodeId from, Message m)
         std::printf("# %10.3f ms %s\n", static_cast<double>(now_.ns()) / 1e6, describe(m).c_str());
     }
     if (m.to >= nodes_.size() || !reachable(from, m.to) ||
-        (weather_.loss > 0 && rng_.uniform() < weather_.loss)) {
+        (weather_.loss > 0 && rng_.uniform() < weather_.loss) || (on_way && !on_way(m))) {
         return;
     }
     if (through_bytes) {
@@ -451,6 +451,11 @@ void World::start(NodeId id)
     n.engine = std::make_unique<Stabilizer>(config_of(id), pool_, Identity{id, n.incarnation},
                                             std::move(known), local(id));
     schedule(id);
+}
+
+void World::announce(Position ids)
+{
+    nodes_.resize(std::max<std::size_t>(nodes_.size(), ids));
 }
 
 void World::leave(NodeId id)

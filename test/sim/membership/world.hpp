@@ -65,6 +65,8 @@ class World {
     void resume(NodeId id); ///< as SIGCONT
     /// Starts a node that is not running: a new one or a recovered one.
     void start(NodeId id);
+    /// Who joins from now on knows of all ids below `ids`, also of those that never ran.
+    void announce(Position ids);
     void leave(NodeId id);
     /// The node's clock is set forward or back.
     void step_clock(NodeId id, Duration by);
@@ -84,6 +86,8 @@ class World {
     void run_until(Time t);
     /// Sees every message as it is sent; returns false to have it lost.
     std::function<bool(const Message &)> on_send;
+    /// Sees every message that the weather and the cuts let pass; returns false to have it lost.
+    std::function<bool(const Message &)> on_way;
     /// Sees every message just before the receiver does.
     std::function<void(const Message &)> on_receive;
 
