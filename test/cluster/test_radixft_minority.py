@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
 from test_radixft import DEFAULT, appended  # noqa: E402
-from test_radixft_cuts import EVICTED, INSTALLED, Logged, SUSPENDED  # noqa: E402
+from test_radixft_cuts import EVICTED, INSTALLED, SUSPENDED, story  # noqa: E402
 
 HOSTS = 4
 RESUMED, ENDED = "> event 5 ", "> event 7 "
@@ -27,18 +27,6 @@ def waits(milliseconds):
     """Parameters: how long a minority waits; and silence is told late enough that a busy machine accuses nobody else."""
     values = {"minority_wait": milliseconds, "suspect_floor": 2000, "probe": 1000}
     return DEFAULT + [word for name, value in values.items() for word in ("--mca", f"errmgr_radixft_{name}", str(value))]
-
-
-def story(text, deaths, mca, act):
-    """A test: act(job) when all ranks are through MPI_Init, which waits for the job's end; nothing may be left."""
-    def test():
-        with ftcluster.Cluster() as cluster:
-            with Logged(cluster, deaths, mca, ("--nap",)) as job:
-                job.ready()
-                act(job)
-                job.nothing_left()
-    test.__doc__ = text
-    return test
 
 
 def says(job, topic):

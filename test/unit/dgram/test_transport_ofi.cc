@@ -2,47 +2,31 @@
 #include "opal/mca/btl/dgram/ofi_errors.hpp"
 #include "opal/mca/btl/dgram/providers.hpp"
 #include "test/unit/cmocka.hpp"
+#include "test/unit/dgram/receive_memory.hpp"
 
 #include <rdma/fi_errno.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <vector>
 
 using namespace ft::dgram;
 using ft::btl::IpAddress;
 using ft::btl::local_interfaces;
+using ft::test::in_receive_memory;
+using ft::test::note_receive_memory;
+using ft::test::receive_memory;
 
-namespace {
-
-/// Memory that libfabric gave to the kernel for what comes, which is what the transport had posted:
-/// begin, and bytes.
-std::map<const std::byte *, std::size_t> receive_memory;
-
-bool in_receive_memory(std::span<const std::byte> datagram)
-{
-    const auto behind = receive_memory.upper_bound(datagram.data());
-    if (behind == receive_memory.begin()) {
-        return false;
-    }
-    const auto &[begin, bytes] = *std::prev(behind);
-    return datagram.data() + datagram.size() <= begin + bytes;
-}
-
-} // namespace
-
-/// In place of the C library's own, to know that memory: libfabric's provider udp calls this one.
+// In place of the C library's own: libfabric's provider udp calls this one, with what the transport
+// has posted.
 extern "C" ssize_t recvmsg(int fd, msghdr *message, int flags)
 {
     for (std::size_t i = 0; i < message->msg_iovlen; ++i) {
         const iovec &piece = message->msg_iov[i];
-        std::size_t &most = receive_memory[static_cast<const std::byte *>(piece.iov_base)];
-        most = std::max(most, piece.iov_len);
+        note_receive_memory(piece.iov_base, piece.iov_len);
     }
     return syscall(SYS_recvmsg, fd, message, flags);
 }

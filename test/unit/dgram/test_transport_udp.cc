@@ -1,6 +1,7 @@
 // The UDP transport over the loopback interface: what goes in comes out, in whichever batches.
 #include "opal/mca/btl/dgram/transport_udp.hpp"
 #include "test/unit/cmocka.hpp"
+#include "test/unit/dgram/receive_memory.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,42 +10,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <numeric>
 #include <vector>
 
 using namespace ft::dgram;
 using ft::btl::IpAddress;
 using ft::btl::local_interfaces;
+using ft::test::in_receive_memory;
+using ft::test::note_receive_memory;
+using ft::test::receive_memory;
 
-namespace {
-
-/// Memory that a transport gave to the kernel for what comes: begin, and bytes.
-std::map<const std::byte *, std::size_t> receive_memory;
-
-void note(const void *memory, std::size_t bytes)
-{
-    std::size_t &most = receive_memory[static_cast<const std::byte *>(memory)];
-    most = std::max(most, bytes);
-}
-
-bool in_receive_memory(std::span<const std::byte> datagram)
-{
-    const auto behind = receive_memory.upper_bound(datagram.data());
-    if (behind == receive_memory.begin()) {
-        return false;
-    }
-    const auto &[begin, bytes] = *std::prev(behind);
-    return datagram.data() + datagram.size() <= begin + bytes;
-}
-
-} // namespace
-
-// In place of the C library's own, to know that memory.
+// In place of the C library's own.
 
 extern "C" ssize_t recv(int fd, void *memory, std::size_t bytes, int flags)
 {
-    note(memory, bytes);
+    note_receive_memory(memory, bytes);
     return syscall(SYS_recvfrom, fd, memory, bytes, flags, nullptr, nullptr);
 }
 
@@ -52,7 +32,7 @@ extern "C" int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, ti
 {
     for (unsigned i = 0; i < count; ++i) {
         const iovec &piece = messages[i].msg_hdr.msg_iov[0];
-        note(piece.iov_base, piece.iov_len);
+        note_receive_memory(piece.iov_base, piece.iov_len);
     }
     return static_cast<int>(syscall(SYS_recvmmsg, fd, messages, count, flags, end));
 }

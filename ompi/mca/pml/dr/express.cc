@@ -10,17 +10,23 @@
 
 namespace ft::dr {
 
-namespace {
-
 using reliability::header_bytes;
 
-} // namespace
+inline bool PeerState::hand_to(const BtlPath &path, std::span<std::byte> whole) noexcept
+{
+    mca_btl_base_module_t *btl = path.btl;
+    // What a BTL calls back from in there must not send before this one.
+    transmitting_ = true;
+    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
+                                  MCA_BTL_NO_ORDER, flags_for(path), btl_tag, nullptr);
+    transmitting_ = false;
+    return OPAL_LIKELY(rc == OPAL_SUCCESS);
+}
 
 bool PeerState::send_on_lane(std::span<const std::byte> bytes, std::uint64_t match,
                              base::Time present) noexcept
 {
-    if (OPAL_UNLIKELY(!engine.lane_takes(bytes.size(), present) || transmitting_ ||
-                      !sends_at_once)) {
+    if (OPAL_UNLIKELY(!engine.lane_takes(bytes.size(), present) || transmitting_)) {
         return false;
     }
     const BtlPath &path = *paths[0];
@@ -38,12 +44,7 @@ bool PeerState::send_on_lane(std::span<const std::byte> bytes, std::uint64_t mat
     const std::span<std::byte> whole = TxPools::compressed_of(*tx);
     const bool summed = path.checksum && !bytes.empty();
     reliability::write_compressed(engine.lane_numbers(), peers().self().rank, summed, match, whole);
-    mca_btl_base_module_t *btl = path.btl;
-    transmitting_ = true; // as in send_at_once
-    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
-                                  MCA_BTL_NO_ORDER, prompt_flags, btl_tag, nullptr);
-    transmitting_ = false;
-    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
+    if (!hand_to(path, whole)) {
         pools().put(tx);
         return false;
     }
@@ -75,13 +76,7 @@ bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
         header.payload_crc = tx.payload_crc;
     }
     write_front(header, {tx.room, front_bytes});
-    mca_btl_base_module_t *btl = path.btl;
-    // What a BTL calls back from in there must not send before this one.
-    transmitting_ = true;
-    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, tx.room, total, 0, MCA_BTL_NO_ORDER,
-                                  flags_for(path), btl_tag, nullptr);
-    transmitting_ = false;
-    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
+    if (!hand_to(path, {tx.room, total})) {
         return false;
     }
     peers().call_for_pass_at(engine.sent_express(tx.vfrag, id, header, present));
@@ -91,8 +86,8 @@ bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
 bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match,
                            base::Time present) noexcept
 {
-    const PathId id = transmitting_ || !sends_at_once ? reliability::no_path
-                                                      : engine.express_path(bytes.size(), present);
+    const PathId id =
+        transmitting_ ? reliability::no_path : engine.express_path(bytes.size(), present);
     if (OPAL_UNLIKELY(id == reliability::no_path)) {
         return false;
     }
@@ -128,12 +123,7 @@ bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match
         whole = TxPools::brief_of(*tx);
         reliability::write_brief(header, match, whole);
     }
-    mca_btl_base_module_t *btl = path.btl;
-    transmitting_ = true; // as in send_at_once
-    const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
-                                  MCA_BTL_NO_ORDER, prompt_flags, btl_tag, nullptr);
-    transmitting_ = false;
-    if (OPAL_UNLIKELY(rc != OPAL_SUCCESS)) {
+    if (!hand_to(path, whole)) {
         pools().put(tx);
         return false;
     }

@@ -147,6 +147,8 @@ class PeerState {
     void retry_stuck(base::Time now) noexcept;
     /// What BTLs keep back goes to the network.
     void flush_paths() noexcept;
+    /// A whole fragment by btl_sendi. \return false when the BTL did not take it
+    [[gnu::always_inline]] bool hand_to(const BtlPath &path, std::span<std::byte> whole) noexcept;
     bool open_data(SendRequest &request, base::Time now) noexcept;
     void orphan_descriptors(const TxVfrag *tx) noexcept;
     /// A BTL has an ordered VFRAG for which `which` is true.

@@ -154,13 +154,19 @@ bool settle(RecvRequest &request, const Arrival &arrival, Completions &done,
     return true;
 }
 
-void fill_status(ompi_status_public_t *status, const Arrival &arrival) noexcept
+/// Of a receive whose message has `length` bytes. \return how many of them it takes
+std::size_t fill_status(RecvRequest &request, int source, int tag, std::uint64_t length) noexcept
 {
-    status->MPI_SOURCE = arrival.source;
-    status->MPI_TAG = arrival.tag;
-    status->MPI_ERROR = MPI_SUCCESS;
-    status->_ucount = arrival.length;
-    status->_cancelled = 0;
+    const std::size_t taken = std::min(length, request.capacity);
+    ompi_status_public_t &status = request.ompi().req_status;
+    status.MPI_SOURCE = source;
+    status.MPI_TAG = tag;
+    status.MPI_ERROR = OPAL_LIKELY(taken == length) ? MPI_SUCCESS : MPI_ERR_TRUNCATE;
+    status._ucount = taken;
+    status._cancelled = 0;
+    request.expected = taken;
+    request.req_bytes_packed = taken;
+    return taken;
 }
 
 } // namespace
@@ -180,17 +186,9 @@ bool receive_eager(RecvRequest &request, PeerState &peer, int source, int tag,
                    std::span<const std::byte> payload, Completions &done,
                    base::Time present) noexcept
 {
-    const std::size_t bytes = std::min<std::uint64_t>(payload.size(), request.capacity);
+    const std::size_t bytes = fill_status(request, source, tag, payload.size());
     request.req_base.req_proc = peer.proc;
-    request.expected = bytes;
     request.arrived = bytes;
-    request.req_bytes_packed = bytes;
-    ompi_status_public_t &status = request.ompi().req_status;
-    status.MPI_SOURCE = source;
-    status.MPI_TAG = tag;
-    status.MPI_ERROR = OPAL_LIKELY(bytes == payload.size()) ? MPI_SUCCESS : MPI_ERR_TRUNCATE;
-    status._ucount = bytes;
-    status._cancelled = 0;
     if (OPAL_LIKELY(request.base != nullptr)) {
         base::copy_short(request.base, payload.first(bytes));
     } else {
@@ -207,15 +205,8 @@ bool receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Com
         return receive_eager(request, *arrival.peer, arrival.source, arrival.tag, arrival.payload,
                              done, present);
     }
-    ompi_status_public_t &status = request.ompi().req_status;
-    fill_status(&status, arrival);
+    fill_status(request, arrival.source, arrival.tag, arrival.length);
     request.req_base.req_proc = arrival.peer == nullptr ? ompi_proc_local_proc : arrival.peer->proc;
-    request.expected = std::min(arrival.length, request.capacity);
-    if (arrival.length > request.capacity) {
-        status.MPI_ERROR = MPI_ERR_TRUNCATE;
-    }
-    status._ucount = request.expected;
-    request.req_bytes_packed = request.expected;
     if (arrival.local != nullptr) {
         copy_local(request, *arrival.local, done);
         conclude(request, done);
