@@ -7,7 +7,7 @@ import shlex
 # The ladder: from what is quick and exact to what is slow and real.
 LADDER = ["style", "unit", "sim", "model", "mpi", "cluster", "sanitizer", "fuzz", "suite", "bench"]
 # Levels whose tests do not depend on the wall clock, and so may share the machine.
-PARALLEL = ["style", "unit", "sim", "model"]
+PARALLEL = ["style", "unit", "sim", "model", "fuzz"]
 
 
 class Error(Exception):

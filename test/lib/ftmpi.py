@@ -2,6 +2,7 @@
 the components counted."""
 
 import ctypes
+import itertools
 import os
 import re
 import shutil
@@ -167,8 +168,9 @@ def run(command, deadline, show_stacks=False, look=None):
     late = False
     start = time.monotonic()
     where = ""
+    mark = f"{os.getpid()}.{next(_numbers)}"
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          errors="replace", start_new_session=True) as process:
+                          errors="replace", start_new_session=True, env={**os.environ, "FT_RUN": mark}) as process:
         try:
             output, _ = process.communicate(timeout=deadline)
         except subprocess.TimeoutExpired:
@@ -191,19 +193,24 @@ def run(command, deadline, show_stacks=False, look=None):
                 segments.remove(left_behind)
     if not late:
         seconds = time.monotonic() - start
-    sweep()
+    sweep(of_run=mark)
     result = Result(command, process.returncode, output, seconds, late, where)
     result.seen = seen
     return result
 
 
-def is_rank(pid):
-    """Whether the process is one of the program's, and not mpirun."""
+def has_in_environment(pid, words):
+    """Whether the process was started with such words among its variables."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environment:
-            return b"OMPI_COMM_WORLD_RANK=" in environment.read()
+            return words.encode() in environment.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
+
+
+def is_rank(pid):
+    """Whether the process is one of the program's, and not mpirun."""
+    return has_in_environment(pid, "OMPI_COMM_WORLD_RANK=")
 
 
 def end(pid):
@@ -214,11 +221,12 @@ def end(pid):
         pass
 
 
-def sweep(keep=()):
-    """Ends and collects what runs have left behind. `keep` are other children of ours."""
+def sweep(of_run=None):
+    """Ends and collects what a run has left behind, or with None what all have: there may be others under way."""
     give_up = time.monotonic() + 10
     while time.monotonic() < give_up:
-        left = [pid for pid in descendants(os.getpid()) if pid not in keep and pid not in KEPT]
+        left = [pid for pid in descendants(os.getpid()) if pid not in KEPT and
+                (of_run is None or has_in_environment(pid, f"FT_RUN={of_run}\0"))]
         if not left:
             return
         for pid in left:
@@ -231,6 +239,7 @@ def sweep(keep=()):
 
 
 KEPT = set()
+_numbers = itertools.count()
 
 
 class Load:

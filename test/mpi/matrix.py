@@ -54,6 +54,7 @@ WORK = ["--rounds", 20, "--max", 300000]
 LOADED_WORK = ["--rounds", 10, "--max", 200000]  # each kind of round once
 DEADLINE = 40  # seconds; a cell takes one to three on an idle machine
 LOADED_DEADLINE = 60
+AT_A_TIME = 2  # of the cells that spend their time in a stall
 
 
 def work():
@@ -224,7 +225,7 @@ def main():
     theirs = [n for n, (btls, _, _) in ftmpi.NETWORKS.items() if "dgram" not in btls and "ucx" not in btls]
     stock = [n for n in theirs if n != "vader+tcp"]
     if what == "ob1":
-        fttap.main([cell(ob1_suffers, n, f) for n in stock for f in FAULTS])
+        fttap.main([cell(ob1_suffers, n, f) for n in stock for f in FAULTS], AT_A_TIME)
     elif what == "dr":
         fttap.main([cell(dr_cell, n, f) for n in theirs for f in FAULTS])
     elif what == "over":
@@ -233,7 +234,7 @@ def main():
         fttap.main([cell(survives, n, f, 1, DEADLINE, {"pml_dr_progress": "thread", **more})
                     for (n, f), more in BESIDE_A_THREAD.items()])
     elif what == "counterparts":
-        fttap.main([counterpart(*each) for each in COUNTERPARTS])
+        fttap.main([counterpart(*each) for each in COUNTERPARTS], AT_A_TIME)
     elif what == "load":
         with ftmpi.Load():
             fttap.main([cell(dr_cell, n, f, 2, LOADED_DEADLINE)
