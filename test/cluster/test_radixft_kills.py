@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 
 import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
-from test_radixft import Job, RADIXFT, appended, processes, rank_of  # noqa: E402
+from test_radixft import DEFAULT, Job, appended, processes, rank_of  # noqa: E402
 
 HOSTS = 4
 RANKS = 6
@@ -67,7 +67,7 @@ class Plan:
 
     def mca(self):
         """Parameters: collective operations end with an error only under pml/dr."""
-        return [*RADIXFT, "--mca", "pml", "dr"] if self.phase == "collect" else RADIXFT
+        return [*DEFAULT, "--mca", "pml", "dr"] if self.phase == "collect" else DEFAULT
 
     def strike(self, job):
         """Kill them all. Ranks are found before the first kill: a kill may end others."""
