@@ -583,17 +583,17 @@ NODE_TESTS = [
     story("A host loses its power loudly (the tree is repaired, not formed anew)", 2, host,
           mca=[*RADIXFT, *REPAIRED], says="arity 2, repaired tree"),
     story("Ranks and a daemon are killed at once: every death has one epoch", 3, ranks_and_a_daemon),
-    story("A host loses its power silently", 2, silent_host, mca=DEFAULT),
-    story("A host is stopped, evicted, and ends by itself when it runs again", 2, frozen_host,
-          heal=thaw, mca=DEFAULT),
     story("A host that is cut off ends by itself when the network has not healed in time", 2, cut_off,
           mca=[*DEFAULT, "--mca", "errmgr_radixft_minority_wait", "1000"]),
+]
+# How long the silence lasted until it was told is printed.
+SILENCES = [
+    story("A host loses its power silently", 2, silent_host, mca=DEFAULT),
+    story("A host is stopped, evicted, and ends by itself when it runs again", 2, frozen_host, heal=thaw, mca=DEFAULT),
 ]
 
 if __name__ == "__main__":
     WHICH = sys.argv[1] if len(sys.argv) > 1 else "all"
     main({"ranks": RANK_TESTS, "nodes": NODE_TESTS, "mpirun": MPIRUN_TESTS, "load": [nobody_is_accused],
-          "all": RANK_TESTS + NODE_TESTS + MPIRUN_TESTS}[WHICH],
-         # How long silence lasts before it is told is printed of some of the others, whose limits are the defaults.
-         ftcluster.SIDE_BY_SIDE if WHICH in ("ranks", "mpirun") else 1,
-         alone=SHORT_LAUNCHES if WHICH in ("ranks", "all") else [])
+          "all": RANK_TESTS + NODE_TESTS + MPIRUN_TESTS}[WHICH], ftcluster.SIDE_BY_SIDE,
+         alone={"ranks": SHORT_LAUNCHES, "nodes": SILENCES, "all": SHORT_LAUNCHES + SILENCES}.get(WHICH, []))

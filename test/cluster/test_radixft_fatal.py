@@ -36,4 +36,5 @@ def fatal_to_who_talks():
 
 
 if __name__ == "__main__":
-    main([fatal_to_who_talks, story("Survivors that never talk to the dead run on", 1, one_rank, mca=MCA)])
+    main([fatal_to_who_talks, story("Survivors that never talk to the dead run on", 1, one_rank, mca=MCA)],
+         ftcluster.SIDE_BY_SIDE)

@@ -107,4 +107,4 @@ def output_elsewhere():
             job.judge(job.run.out + words, words)
 
 
-main([lies_are_counted, key_is_kept, nobody_survives, times_of_a_change, output_elsewhere])
+main([lies_are_counted, output_elsewhere, times_of_a_change, nobody_survives, key_is_kept], ftcluster.SIDE_BY_SIDE)

@@ -89,4 +89,5 @@ def the_healthy_are_let_be():
             job.nothing_left()
 
 
-main([deadlock_is_ended, deadlock_in_a_handler_is_ended, stopped_rank_is_ended, the_healthy_are_let_be])
+# Beside others the healthy might not get the processor for as long as the limits are.
+main([deadlock_is_ended, deadlock_in_a_handler_is_ended, stopped_rank_is_ended], ftcluster.SIDE_BY_SIDE, alone=[the_healthy_are_let_be])
