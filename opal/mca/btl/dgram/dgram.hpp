@@ -146,7 +146,8 @@ class Module final : public mca_btl_base_module_t, private Sink {
     }
     void fail(Endpoint &endpoint, const std::string &why) noexcept;
     void report_failures() noexcept;
-    void search_sizes(base::Time now) noexcept;
+    /// Sees to what was sent, and to the sizes that get through.
+    void look_after(base::Time now) noexcept;
     void send_probe(Endpoint &endpoint, Kind kind, std::uint32_t nonce, std::uint32_t bytes,
                     std::uint32_t total) noexcept;
     [[nodiscard]] Header header_for(const Endpoint &endpoint, Kind kind) const noexcept;

@@ -12,7 +12,7 @@ namespace ft::dgram {
 namespace {
 
 constexpr std::size_t small_bytes = btl::FragmentPools<Fragment>::small_bytes;
-/// A clock is read, and sizes are looked after, every so many calls of progress.
+/// A clock is read, and sizes and sends are looked after, every so many calls of progress.
 constexpr unsigned passes_per_look = 32;
 constexpr base::Duration look_interval = base::Duration::from_ms(10);
 
@@ -302,7 +302,7 @@ int Module::progress() noexcept
     }
     if (++idle_passes_ >= passes_per_look) {
         idle_passes_ = 0;
-        search_sizes(mca::now());
+        look_after(mca::now());
         report_failures();
     }
     return received;
@@ -322,9 +322,10 @@ void Module::report_failures() noexcept
     }
 }
 
-void Module::search_sizes(base::Time now) noexcept
+void Module::look_after(base::Time now) noexcept
 {
     const mca::Guard guard(lock_);
+    transport_->tend();
     if (settings_.size_interval_ms == 0 || now < next_search_) {
         return;
     }

@@ -119,6 +119,8 @@ class Transport {
                                                            std::string &why) noexcept = 0;
     /// Hands on what has come, a bounded number. \return how many datagrams
     virtual int receive(Sink &sink) noexcept = 0;
+    /// To be called now and then: sees to what was sent and is not done with.
+    virtual void tend() noexcept {}
     [[nodiscard]] virtual const TransportCounters &counters() const noexcept = 0;
     /// Why nothing will be received any more. Empty while it works. For who calls receive().
     [[nodiscard]] virtual const std::string &trouble() const noexcept = 0;

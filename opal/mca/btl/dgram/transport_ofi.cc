@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "opal/mca/btl/dgram/ofi_errors.hpp"
+#include "opal/mca/btl/dgram/ofi_handles.hpp"
 
 namespace ft::dgram {
 
@@ -20,22 +21,6 @@ constexpr std::size_t most_sends = 256;
 /// Completions looked at in one call, and how often in one pass.
 constexpr std::size_t at_once = 16;
 constexpr int rounds_at_once = 4;
-
-struct FreeInfo {
-    void operator()(fi_info *info) const noexcept { fi_freeinfo(info); }
-};
-using Info = std::unique_ptr<fi_info, FreeInfo>;
-
-/// Anything of libfabric that fi_close takes.
-struct CloseFid {
-    template <typename T>
-    void operator()(T *object) const noexcept
-    {
-        fi_close(&object->fid);
-    }
-};
-template <typename T>
-using Handle = std::unique_ptr<T, CloseFid>;
 
 Info hints(const std::string &provider)
 {
@@ -76,27 +61,6 @@ Info ask(const fi_info &wanted, const char *node, int &rc)
     return Info(rc == 0 ? list : nullptr);
 }
 
-/// Memory that the provider may read and write.
-struct Memory {
-    std::vector<std::byte> bytes;
-    Handle<fid_mr> registration;
-    [[nodiscard]] void *descriptor() const noexcept
-    {
-        return registration == nullptr ? nullptr : fi_mr_desc(registration.get());
-    }
-    int get(fid_domain *domain, std::size_t size, std::uint64_t access, bool registered)
-    {
-        bytes.resize(size);
-        if (!registered) {
-            return 0;
-        }
-        fid_mr *mr = nullptr;
-        const int rc = fi_mr_reg(domain, bytes.data(), size, access, 0, 0, 0, &mr, nullptr);
-        registration.reset(mr);
-        return rc;
-    }
-};
-
 class OfiChannel;
 
 /// What the provider keeps with one operation; the context of libfabric comes first.
@@ -130,6 +94,7 @@ class OfiTransport final : public Transport {
     [[nodiscard]] std::unique_ptr<Channel> connect(const Address &peer,
                                                    std::string &why) noexcept override;
     int receive(Sink &sink) noexcept override;
+    void tend() noexcept override;
 
     SendResult send(OfiChannel &channel, const Outgoing &datagram) noexcept;
     /// Takes back the rooms of what has left.
@@ -139,7 +104,7 @@ class OfiTransport final : public Transport {
   private:
     bool post(Operation &operation) noexcept;
     bool publish_address(std::string &why);
-    void reap_error() noexcept;
+    bool reap_error() noexcept;
     void receive_error() noexcept;
 
     Info info_;
@@ -398,13 +363,12 @@ void OfiTransport::reap() noexcept
     std::array<fi_cq_msg_entry, at_once> done;
     for (;;) {
         const ssize_t count = fi_cq_read(sent_.get(), done.data(), done.size());
-        if (count == -FI_EAVAIL) {
-            reap_error();
+        if (count == -FI_EAVAIL && reap_error()) {
             continue;
         }
         if (count <= 0) {
-            if (count != -FI_EAGAIN && count != 0 && trouble_.empty()) {
-                trouble_ = said("fi_cq_read", count);
+            if (count != -FI_EAGAIN && count != -FI_EAVAIL && count != 0 && trouble_.empty()) {
+                trouble_ = said("fi_cq_read of sends", count);
             }
             return;
         }
@@ -417,22 +381,36 @@ void OfiTransport::reap() noexcept
 }
 
 /// A send that failed: lost where networks lose, else the end of that way.
-void OfiTransport::reap_error() noexcept
+/// \return whether there may be more to look at
+bool OfiTransport::reap_error() noexcept
 {
     fi_cq_err_entry error{};
-    if (fi_cq_readerr(sent_.get(), &error, 0) < 0) {
-        return;
+    if (const ssize_t rc = fi_cq_readerr(sent_.get(), &error, 0); rc <= 0) {
+        if (rc != 0 && rc != -FI_EAGAIN && trouble_.empty()) {
+            trouble_ = said("fi_cq_readerr of sends", rc);
+        }
+        return false;
     }
     ++counters_.refused;
     auto *operation = static_cast<Operation *>(error.op_context);
     if (operation == nullptr) {
-        return;
+        return true;
     }
     if (operation->channel != nullptr && !lost_by_network(error.err) && error.err != FI_ECANCELED) {
         operation->channel->break_down(said("completion of fi_send", error.err));
     }
     operation->channel = nullptr;
     idle_.push_back(operation);
+    return true;
+}
+
+void OfiTransport::tend() noexcept
+{
+    // Where progress is manual the provider sends what waits with it only while it is asked, and
+    // what failed would not be known before every room is taken.
+    if (idle_.size() != sends_.size()) {
+        reap();
+    }
 }
 
 bool OfiTransport::post(Operation &operation) noexcept
@@ -453,7 +431,7 @@ int OfiTransport::receive(Sink &sink) noexcept
         }
         if (count <= 0) {
             if (count != -FI_EAGAIN && count != 0 && receive_trouble_.empty()) {
-                receive_trouble_ = said("fi_cq_read", count);
+                receive_trouble_ = said("fi_cq_read of receives", count);
             }
             break;
         }
@@ -482,7 +460,10 @@ int OfiTransport::receive(Sink &sink) noexcept
 void OfiTransport::receive_error() noexcept
 {
     fi_cq_err_entry error{};
-    if (fi_cq_readerr(received_.get(), &error, 0) < 0) {
+    if (const ssize_t rc = fi_cq_readerr(received_.get(), &error, 0); rc <= 0) {
+        if (rc != 0 && rc != -FI_EAGAIN && receive_trouble_.empty()) {
+            receive_trouble_ = said("fi_cq_readerr of receives", rc);
+        }
         return;
     }
     switch (fate_of_receive(error.err)) {

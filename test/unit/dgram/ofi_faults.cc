@@ -1,0 +1,358 @@
+#include "test/unit/dgram/ofi_faults.hpp"
+
+#include <dlfcn.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace ft::test {
+
+namespace {
+
+struct Name {
+    std::string_view name;
+    std::uint64_t OfiFaults::*value;
+};
+constexpr std::array names{
+    Name{"inject", &OfiFaults::inject},
+    Name{"queue", &OfiFaults::queue},
+    Name{"send_error", &OfiFaults::send_error},
+    Name{"receive_error", &OfiFaults::receive_error},
+    Name{"after", &OfiFaults::after},
+    Name{"count", &OfiFaults::count},
+    Name{"send_queue_error", &OfiFaults::send_queue_error},
+    Name{"receive_queue_error", &OfiFaults::receive_queue_error},
+    Name{"post_error", &OfiFaults::post_error},
+};
+
+const char *rank_of_job()
+{
+    const char *rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    return rank == nullptr ? "-" : rank;
+}
+
+OfiFaults from_environment()
+{
+    OfiFaults faults;
+    const char *given = std::getenv("FT_OFI_FAULTS");
+    std::string_view rest = given == nullptr ? "" : given;
+    while (!rest.empty()) {
+        const std::string word(rest.substr(0, rest.find(',')));
+        rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+        const std::size_t equal = std::min(word.find('='), word.size() - 1);
+        const std::string_view name(word.data(), equal);
+        const char *value = word.c_str() + equal + 1;
+        if (name == "rank" && std::strcmp(value, rank_of_job()) != 0) {
+            return {}; // meant for another process
+        }
+        for (const Name &known : names) {
+            if (known.name == name) {
+                faults.*known.value = std::strtoull(value, nullptr, 10);
+            }
+        }
+    }
+    return faults;
+}
+
+/// Says at the end of a process of a job what it did there.
+struct Report {
+    ~Report()
+    {
+        if (std::getenv("FT_OFI_FAULTS") != nullptr) {
+            const OfiCounts &c = ofi_counts();
+            std::fprintf(stderr,
+                         "ofi_faults[rank %s]: sends=%" PRIu64 " injects=%" PRIu64
+                         " no_room=%" PRIu64 " failed=%" PRIu64 "\n",
+                         rank_of_job(), c.sends, c.injects, c.no_room, c.failed);
+        }
+    }
+};
+const Report report;
+
+template <typename Function>
+Function *real(const char *name)
+{
+    return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
+}
+
+/// A send that waits for its completion queue to be looked at.
+struct Waiting {
+    const void *bytes;
+    std::size_t length;
+    void *descriptor;
+    fi_addr_t peer;
+    void *context;
+};
+
+/// An endpoint's message operations, its own and ours.
+struct Endpoint {
+    fid_ep *object = nullptr;
+    fi_ops *own_fid = nullptr;
+    fi_ops fid{};
+    fi_ops_msg *own = nullptr;
+    fi_ops_msg messages{};
+    std::deque<Waiting> waiting;
+};
+
+struct Completion {
+    fi_cq_msg_entry entry{};
+    int error = 0;
+};
+
+struct Queue {
+    fi_ops_cq *own = nullptr;
+    fi_ops_cq ops{};
+    Endpoint *sends = nullptr; ///< whose sends it completes; nullptr: it completes receives
+    std::deque<Completion> done;
+};
+
+/// Domains and fabrics, which only open other things.
+struct Opener {
+    fi_ops_fabric *own_fabric = nullptr;
+    fi_ops_fabric fabric{};
+    fi_ops_domain *own_domain = nullptr;
+    fi_ops_domain domain{};
+};
+
+/// By the provider's objects. What was closed is kept until another lies in its place: the provider
+/// may still use the operations.
+template <typename State>
+class Register {
+  public:
+    State &fresh(const void *object)
+    {
+        const std::lock_guard guard(lock_);
+        auto &place = all_[object];
+        place = std::make_unique<State>();
+        return *place;
+    }
+    State &of(const void *object)
+    {
+        const std::lock_guard guard(lock_);
+        return *all_.at(object);
+    }
+
+  private:
+    std::mutex lock_;
+    std::unordered_map<const void *, std::unique_ptr<State>> all_;
+};
+Register<Endpoint> endpoints;
+Register<Queue> queues;
+Register<Opener> openers;
+
+ssize_t send(fid_ep *object, const void *bytes, std::size_t length, void *descriptor,
+             fi_addr_t peer, void *context)
+{
+    Endpoint &endpoint = endpoints.of(object);
+    const OfiFaults &faults = ofi_faults();
+    if (faults.post_error != 0 && ofi_counts().sends >= faults.after) {
+        ++ofi_counts().failed;
+        return -static_cast<ssize_t>(faults.post_error);
+    }
+    if (faults.queue == 0) {
+        ++ofi_counts().sends;
+        return endpoint.own->send(object, bytes, length, descriptor, peer, context);
+    }
+    if (endpoint.waiting.size() >= faults.queue) {
+        ++ofi_counts().no_room;
+        return -FI_EAGAIN;
+    }
+    ++ofi_counts().sends;
+    endpoint.waiting.push_back({bytes, length, descriptor, peer, context});
+    return 0;
+}
+
+ssize_t inject(fid_ep *object, const void *bytes, std::size_t length, fi_addr_t peer)
+{
+    if (length > ofi_faults().inject) {
+        return -FI_EINVAL;
+    }
+    ++ofi_counts().injects;
+    return endpoints.of(object).own->inject(object, bytes, length, peer);
+}
+
+void move_on(Endpoint &endpoint)
+{
+    while (!endpoint.waiting.empty()) {
+        const Waiting &one = endpoint.waiting.front();
+        if (endpoint.own->send(endpoint.object, one.bytes, one.length, one.descriptor, one.peer,
+                               one.context) != 0) {
+            return;
+        }
+        endpoint.waiting.pop_front();
+    }
+}
+
+ssize_t read(fid_cq *object, void *room, std::size_t count)
+{
+    Queue &queue = queues.of(object);
+    const OfiFaults &faults = ofi_faults();
+    const bool sends = queue.sends != nullptr;
+    std::uint64_t &so_far =
+        sends ? ofi_counts().send_completions : ofi_counts().receive_completions;
+    const std::uint64_t broken = sends ? faults.send_queue_error : faults.receive_queue_error;
+    if (broken != 0 && so_far >= faults.after) {
+        ++ofi_counts().failed;
+        return -static_cast<ssize_t>(broken);
+    }
+    if (sends) {
+        move_on(*queue.sends);
+    }
+    std::array<fi_cq_msg_entry, 16> fresh;
+    const ssize_t came =
+        queue.own->read(object, fresh.data(), std::min<std::size_t>(count, fresh.size()));
+    const std::uint64_t error = sends ? faults.send_error : faults.receive_error;
+    for (ssize_t i = 0; i < came; ++i, ++so_far) {
+        const bool fails =
+            error != 0 && so_far >= faults.after && so_far - faults.after < faults.count;
+        ofi_counts().failed += fails ? 1 : 0;
+        queue.done.push_back(
+            {fresh[static_cast<std::size_t>(i)], fails ? static_cast<int>(error) : 0});
+    }
+    if (queue.done.empty()) {
+        return came;
+    }
+    std::size_t given = 0;
+    while (given < count && !queue.done.empty() && queue.done.front().error == 0) {
+        static_cast<fi_cq_msg_entry *>(room)[given++] = queue.done.front().entry;
+        queue.done.pop_front();
+    }
+    return given == 0 ? -FI_EAVAIL : static_cast<ssize_t>(given);
+}
+
+ssize_t readerr(fid_cq *object, fi_cq_err_entry *room, std::uint64_t flags)
+{
+    Queue &queue = queues.of(object);
+    if (queue.done.empty() || queue.done.front().error == 0) {
+        return queue.own->readerr(object, room, flags);
+    }
+    if (ofi_faults().mute) {
+        return -FI_EIO;
+    }
+    const Completion &front = queue.done.front();
+    room->op_context = front.entry.op_context;
+    room->flags = front.entry.flags;
+    room->len = 0;
+    room->err = front.error;
+    queue.done.pop_front();
+    return 1;
+}
+
+int bind(fid *object, fid *other, std::uint64_t flags)
+{
+    Endpoint &endpoint = endpoints.of(object);
+    if (other->fclass == FI_CLASS_CQ && (flags & FI_TRANSMIT) != 0) {
+        queues.of(other).sends = &endpoint;
+    }
+    return endpoint.own_fid->bind(object, other, flags);
+}
+
+int open_endpoint(fid_domain *domain, fi_info *info, fid_ep **out, void *context)
+{
+    const int rc = openers.of(domain).own_domain->endpoint(domain, info, out, context);
+    if (rc == 0) {
+        fid_ep *object = *out;
+        Endpoint &endpoint = endpoints.fresh(object);
+        endpoint.object = object;
+        endpoint.own_fid = object->fid.ops;
+        endpoint.fid = *object->fid.ops;
+        endpoint.fid.bind = bind;
+        object->fid.ops = &endpoint.fid;
+        endpoint.own = object->msg;
+        endpoint.messages = *object->msg;
+        endpoint.messages.send = send;
+        endpoint.messages.inject = inject;
+        object->msg = &endpoint.messages;
+    }
+    return rc;
+}
+
+int open_queue(fid_domain *domain, fi_cq_attr *attributes, fid_cq **out, void *context)
+{
+    const int rc = openers.of(domain).own_domain->cq_open(domain, attributes, out, context);
+    if (rc == 0) {
+        Queue &queue = queues.fresh(*out);
+        queue.own = (*out)->ops;
+        queue.ops = *(*out)->ops;
+        queue.ops.read = read;
+        queue.ops.readerr = readerr;
+        (*out)->ops = &queue.ops;
+    }
+    return rc;
+}
+
+int open_domain(fid_fabric *fabric, fi_info *info, fid_domain **out, void *context)
+{
+    const int rc = openers.of(fabric).own_fabric->domain(fabric, info, out, context);
+    if (rc == 0) {
+        Opener &opener = openers.fresh(*out);
+        opener.own_domain = (*out)->ops;
+        opener.domain = *(*out)->ops;
+        opener.domain.cq_open = open_queue;
+        opener.domain.endpoint = open_endpoint;
+        (*out)->ops = &opener.domain;
+    }
+    return rc;
+}
+
+} // namespace
+
+OfiFaults &ofi_faults() noexcept
+{
+    static OfiFaults faults = from_environment();
+    return faults;
+}
+
+OfiCounts &ofi_counts() noexcept
+{
+    static OfiCounts counts;
+    return counts;
+}
+
+} // namespace ft::test
+
+// In place of libfabric's own.
+extern "C" {
+
+int fi_getinfo(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
+               const fi_info *hints, fi_info **info)
+{
+    static auto *const own = ft::test::real<decltype(fi_getinfo)>("fi_getinfo");
+    const int rc = own(version, node, service, flags, hints, info);
+    for (fi_info *one = rc == 0 ? *info : nullptr; one != nullptr; one = one->next) {
+        one->tx_attr->inject_size =
+            std::min<std::size_t>(one->tx_attr->inject_size, ft::test::ofi_faults().inject);
+    }
+    return rc;
+}
+
+int fi_fabric(fi_fabric_attr *attributes, fid_fabric **out, void *context)
+{
+    static auto *const own = ft::test::real<decltype(fi_fabric)>("fi_fabric");
+    const int rc = own(attributes, out, context);
+    if (rc == 0) {
+        auto &opener = ft::test::openers.fresh(*out);
+        opener.own_fabric = (*out)->ops;
+        opener.fabric = *(*out)->ops;
+        opener.fabric.domain = ft::test::open_domain;
+        (*out)->ops = &opener.fabric;
+    }
+    return rc;
+}
+
+} // extern "C"
