@@ -170,6 +170,43 @@ def drops_foreign_datagrams(provider):
     return case
 
 
+def by_faulty_libfabric(faults, btl, **parameters):
+    """A run over libfabric with faults, and what was made of them: by rank, what was sent and failed."""
+    library = os.path.join(ftmpi.BUILD, "test/unit/dgram/.libs/ofi_faults.so")
+    result = BTL.run({**BTL.loopback, "btl_tcp_if_include": "lo", "btl_dgram_provider": "ofi:udp", "pml_dr_verbose": 1, **parameters},
+                     btl=btl, program=["-x", f"LD_PRELOAD={library}", "-x", f"FT_OFI_FAULTS={faults}", ftmpi.HASHRING, *ftbtl.WORK])
+    result.must(result.right, "the data was not right")
+    made = {}
+    for rank, words in re.findall(r"^ofi_faults\[rank (\d+)\]: (.*)$", result.output, re.M):
+        made[int(rank)] = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", words)}
+    result.must(sorted(made) == [0, 1], "libfabric was the real one")
+    return result, made
+
+
+def breaks(text, faults, reason):
+    """A case: libfabric fails in rank 1, which says so and goes on over TCP."""
+    def case():
+        result, made = by_faulty_libfabric(f"inject=64,after=100,rank=1,{faults}", "dgram,tcp,self")
+        result.must(made[1]["failed"] > 0 and made[0]["failed"] == 0, f"it did not fail as it should: {made}")
+        flat = " ".join(result.output.split())
+        result.must(flat.count("btl/dgram lost its way to a process") == 1, "no message, or several")
+        result.must(f"Reason: {reason}" in flat, "the message gives another reason")
+        result.must(re.search(r"pml/dr\[rank 1\] \S+ peer \S+ path dgram\[0\]: \w+ -> (down|gone)", flat), "dr did not take the path out")
+        result.must(result.dgram["delivered"] > 100, "hardly anything went by datagrams before")
+    case.__doc__ = f"{text}: the path is taken out with a clear message, the data goes over TCP, every byte is right"
+    return case
+
+
+def full_send_queue_of_libfabric():
+    """libfabric injects next to nothing, and takes a few sends at a time that go out later: every byte is right"""
+    result, made = by_faulty_libfabric("inject=64,queue=4", "dgram,self")
+    fttap.comment(f"{made}")
+    for rank in made.values():
+        result.must(rank["sends"] > 1000 and rank["no_room"] > 10, f"its queue was not full: {made}")
+    result.must(result.dgram["full"] > 10, "a full queue was not noticed")
+    result.must("lost its way" not in result.output, "a full queue broke the way")
+
+
 def eager_limit_above_a_datagram():
     """an eager limit above what a datagram carries is cut to that: every message goes out, also those that just fit"""
     sizes = ["--rounds", 30, "--max", 1500]
@@ -221,6 +258,10 @@ TESTS = [
     refuses_unknown_control,
     gathers,
     eager_limit_above_a_datagram,
+    breaks("a send of libfabric's completes with an error", "send_error=5", "completion of fi_send: Input/output error"),
+    breaks("a receive of libfabric's completes with an error", "receive_error=5", "completion of fi_recv: Input/output error"),
+    breaks("libfabric's queue of sends fails", "send_queue_error=5", "fi_cq_read of sends: Input/output error"),
+    full_send_queue_of_libfabric,
     settings_agree_with_the_manual,
 ]
 
