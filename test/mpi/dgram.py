@@ -28,10 +28,22 @@ def carries(text, **parameters):
     return BTL.carries(text, ("malformed", "strangers"), **parameters)
 
 
+def shows_congestion(result):
+    """The line of each path says what its congestion window is, and what goes with it."""
+    lines = re.findall(r"^pml/dr\[rank \d+ -> \S+ dgram\[0\]\]: .* bytes=(\d+) .* rtt_us=([\d.]+) .*"
+                       r" congestion_window=(\d+) pace_MBs=(\d+) lost_bytes=(\d+) congestion_events=(\d+)$", result.output, re.M)
+    result.must(len(lines) == 2, "no line for each path with a congestion window")
+    for line in lines:
+        sent, trip, window, pace, lost, _ = map(float, line)
+        result.must(8192 <= window <= 2 * 1024 * 1024, f"a window of {window:.0f} bytes")
+        result.must(abs(pace - 2 * window / trip) <= 1 + 0.01 * pace, f"pace {pace:.0f} MB/s, {window:.0f} bytes in {trip:.0f} us")
+        result.must(lost <= sent, f"{lost:.0f} of {sent:.0f} bytes lost")
+
+
 def gathers():
     """a bulk transfer fills its datagrams and gives many to the kernel in one call, each by itself with batch 1"""
     for batch in (None, 1):
-        parameters = {**LOOPBACK, "btl_dgram_max_datagram": LIMIT, "pml_dr_stats": 1,
+        parameters = {**LOOPBACK, "btl_dgram_max_datagram": LIMIT, "pml_dr_stats": 2,
                       **({"btl_dgram_batch": batch} if batch else {})}
         result = BTL.run(parameters, program=[ftmpi.HASHRING, "--rounds", 10, "--kinds", "bulk", "--max", 300000])
         result.must(result.right, "the data was not right")
@@ -41,6 +53,7 @@ def gathers():
         result.must(0.9 * LIMIT < each < LIMIT, f"{each:.0f} bytes in a fragment, {LIMIT} in the largest datagram")
         at_once = result.dgram["datagrams_out"] / result.dgram["calls_out"]
         fttap.comment(f"batch {batch or 'by default'}: {each:.0f} bytes in a fragment, {at_once:.1f} datagrams in a call")
+        shows_congestion(result)
         if batch == 1:
             # A call for which the network has no room, or an error, sends none.
             result.must(at_once <= 1, f"{at_once:.1f} datagrams in a call")

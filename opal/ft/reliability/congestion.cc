@@ -128,7 +128,7 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
 
 void Congestion::on_lost(std::uint64_t bytes, std::uint32_t tx) noexcept
 {
-    round_.lost += bytes;
+    note_lost(bytes);
     if (!answered_for(tx)) {
         round_.lost_anew += bytes;
     }
@@ -186,7 +186,7 @@ void Congestion::shrink(double factor, base::Time now) noexcept
     epoch_ = now;
     careful_ = 0;
     starting_ = false;
-    ++shrinks_;
+    ++congestion_events_;
     recovering_ = true;
     recovered_at_ = next_tx_;
 }

@@ -102,14 +102,19 @@ class Congestion {
     /// since, what was lost was on its way then, too
     void on_repaired(std::uint64_t bytes, unsigned shrinks) noexcept
     {
-        round_.lost += bytes;
+        note_lost(bytes);
         round_.lost_anew += this->shrinks() == shrinks ? bytes : 0;
     }
     /// The window has shrunk since this was sent, which answers for all that was on its way then
     /// (RFC 9002, 7.3.2).
     [[nodiscard]] bool answered_for(std::uint32_t tx) const noexcept;
     /// How often it shrank, modulo 128.
-    [[nodiscard]] std::uint8_t shrinks() const noexcept { return shrinks_ & 0x7f; }
+    [[nodiscard]] std::uint8_t shrinks() const noexcept { return congestion_events_ & 0x7f; }
+    // To be looked at: how often it shrank, what it took for lost, and bytes per ns that go out (0
+    // before a round trip was measured).
+    [[nodiscard]] std::uint32_t congestion_events() const noexcept { return congestion_events_; }
+    [[nodiscard]] std::uint64_t lost_bytes() const noexcept { return lost_bytes_; }
+    [[nodiscard]] double pace() const noexcept { return ns_per_byte_ > 0 ? 1 / ns_per_byte_ : 0; }
     /// \param sample the newest of the path's round trips \param smoothed \param shortest of all
     void on_round_trip(base::Duration sample, base::Duration smoothed,
                        base::Duration shortest) noexcept
@@ -121,6 +126,11 @@ class Congestion {
     }
 
   private:
+    void note_lost(std::uint64_t bytes) noexcept
+    {
+        round_.lost += bytes;
+        lost_bytes_ += bytes;
+    }
     void end_round(base::Time now) noexcept;
     /// Far more was lost in the round than usually is.
     [[nodiscard]] bool overrun() const noexcept;
@@ -170,7 +180,8 @@ class Congestion {
     bool recovering_ = false;        ///< recovered_at_ means something
     std::uint32_t recovered_at_ = 0; ///< first tx after that
     std::uint32_t next_tx_ = 0;
-    std::uint8_t shrinks_ = 0;
+    std::uint32_t congestion_events_ = 0;
+    std::uint64_t lost_bytes_ = 0;
     bool queued_ = false; ///< a queue stood on the way in the last round
     bool pausing_ = false;
 };

@@ -4,8 +4,11 @@
  */
 #include "test/mpi/semantics/cases.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <string>
@@ -43,8 +46,16 @@ constexpr std::array sums{
     "failovers",
     "returns",
 };
-constexpr std::array path_figures{"path_failovers", "path_returns", "path_srtt",
-                                  "path_rttvar",    "path_bytes",   "path_bandwidth"};
+constexpr std::array path_figures{"path_failovers",
+                                  "path_returns",
+                                  "path_srtt",
+                                  "path_rttvar",
+                                  "path_bytes",
+                                  "path_bandwidth",
+                                  "path_congestion_window",
+                                  "path_pace",
+                                  "path_lost_bytes",
+                                  "path_congestion_events"};
 constexpr const char *window = "window_bytes_used";
 
 unsigned long long sum(const char *name)
@@ -164,6 +175,53 @@ void paths_are_measured()
     check(times == static_cast<double>(sum("failovers")), "path_failovers do not add up");
 }
 
+std::vector<double> path_values(const char *name)
+{
+    std::vector<double> values(static_cast<std::size_t>(variables[name].count));
+    check(MPI_T_pvar_read(session, variables[name].handle, values.data()) == MPI_SUCCESS, name);
+    return values;
+}
+
+/* Of datagrams, which are lost: with drops, and where nothing else carries anything. Of TCP and
+ * shared memory nothing is to be seen. */
+void congestion_is_seen()
+{
+    const auto windows = path_values("path_congestion_window");
+    const auto paces = path_values("path_pace");
+    const auto lost = path_values("path_lost_bytes");
+    const auto events = path_values("path_congestion_events");
+    const auto srtt = path_values("path_srtt");
+    const char *btls = std::getenv("OMPI_MCA_btl");
+    if (btls == nullptr || std::strstr(btls, "dgram") == nullptr) {
+        for (const auto *values : {&windows, &paces, &lost, &events}) {
+            check(std::count(values->begin(), values->end(), 0.0) ==
+                      static_cast<std::ptrdiff_t>(values->size()),
+                  "the transport limits itself");
+        }
+        return;
+    }
+    const auto right = static_cast<std::size_t>(world().right() * paths_of_a_peer);
+    constexpr double least = 8 * 1024;
+    constexpr double most = 2 * 1024 * 1024;
+    check(windows[right] >= least && windows[right] <= most, "path_congestion_window",
+          static_cast<long>(windows[right]));
+    // Both are of the newest acknowledgement: bytes per microsecond are MB/s.
+    const double pace = 2 * windows[right] / srtt[right];
+    check(paces[right] > pace * 0.99 && paces[right] < pace * 1.01, "path_pace",
+          static_cast<long>(paces[right]));
+    check(events[right] >= 0, "path_congestion_events");
+    const std::array<double, 2> mine{
+        std::accumulate(lost.begin(), lost.end(), 0.0),
+        static_cast<double>(sum("retransmitted_gap") + sum("retransmitted_timeout"))};
+    std::array<double, 2> of_all{};
+    MPI_Allreduce(mine.data(), of_all.data(), 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    check(of_all[0] > 0, "path_lost_bytes");
+    if (world().rank == 0) {
+        std::printf("# window %.0f, pace %.0f MB/s, %.0f bytes lost\n", windows[right],
+                    paces[right], of_all[0]);
+    }
+}
+
 /* Who makes progress sees its window empty itself. */
 void window_empties()
 {
@@ -189,6 +247,7 @@ constexpr std::array all{
     cases::Case{"traffic counts", traffic_counts},
     cases::Case{"faults count", faults_count},
     cases::Case{"paths are measured", paths_are_measured},
+    cases::Case{"congestion is seen", congestion_is_seen},
     cases::Case{"the window empties itself", window_empties},
     cases::Case{"the session ends", session_ends},
 };

@@ -207,6 +207,25 @@ void who_comes_to_a_queue_starts_until_it_grows(void **)
     assert_true(doubled > 4 * Congestion::initial_window);
 }
 
+void what_it_counts_is_what_happened(void **)
+{
+    const Congestion fresh;
+    Link shallow;
+    shallow.queue = 64 * 1024;
+    shallow.delay = Duration::from_ms(2);
+    shallow.loss = 0.002;
+    std::vector<Flow> one(1);
+    run(shallow, one, Duration::from_ms(400));
+    const Flow &flow = one.front();
+    const Congestion &after = flow.congestion;
+    assert_true(fresh.pace() == 0 && fresh.lost_bytes() == 0 && fresh.congestion_events() == 0);
+    assert_int_equal(after.lost_bytes(), flow.lost);
+    assert_true(flow.lost > 0 && after.congestion_events() > 0);
+    assert_int_equal(after.congestion_events() & 0x7f, after.shrinks());
+    const double pace = 2 * static_cast<double>(after.window()) / flow.smoothed;
+    assert_true(after.pace() > pace * 0.999 && after.pace() < pace * 1.001);
+}
+
 void the_window_keeps_its_bounds(void **)
 {
     Congestion congestion;
@@ -267,6 +286,7 @@ int main()
         cmocka_unit_test(a_queue_that_runs_over_makes_it_shrink),
         cmocka_unit_test(two_share_a_link),
         cmocka_unit_test(who_comes_to_a_queue_starts_until_it_grows),
+        cmocka_unit_test(what_it_counts_is_what_happened),
         cmocka_unit_test(the_window_keeps_its_bounds),
         cmocka_unit_test(it_pauses_after_a_burst_and_goes_on),
         cmocka_unit_test(an_acknowledgement_is_asked_for_before_the_window_is_full),

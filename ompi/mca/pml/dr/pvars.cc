@@ -8,6 +8,7 @@ namespace ft::dr {
 
 namespace {
 
+using reliability::Congestion;
 using reliability::Counters;
 using reliability::Path;
 
@@ -59,6 +60,13 @@ struct PathFigure {
     const char *help;
 };
 
+/// Of a path without a congestion window: 0.
+template <auto Read>
+double congestion(const Path &path)
+{
+    return path.congestion == nullptr ? 0 : static_cast<double>(((*path.congestion).*Read)());
+}
+
 constexpr PathFigure path_figures[] = {
     {"path_failovers", [](const Path &path) { return static_cast<double>(path.failovers); },
      "How often each path to each process was taken out."},
@@ -73,6 +81,17 @@ constexpr PathFigure path_figures[] = {
     {"path_bandwidth", [](const Path &path) { return path.bandwidth * 1e3; },
      "Bandwidth that each path to each process is believed to have, by which load is shared out, "
      "MB/s: measured while it was loaded, before that a guess."},
+    {"path_congestion_window", congestion<&Congestion::window>,
+     "Payload bytes that may be on their way at once over each path to each process; 0: its "
+     "transport limits itself, as TCP and shared memory do."},
+    {"path_pace", [](const Path &path) { return congestion<&Congestion::pace>(path) * 1e3; },
+     "Rate at which fragments are let out to each path to each process, MB/s: two congestion "
+     "windows a round trip; 0: not measured yet, or the transport limits itself."},
+    {"path_lost_bytes", congestion<&Congestion::lost_bytes>,
+     "Payload bytes that were taken for lost on each path with a congestion window to each "
+     "process."},
+    {"path_congestion_events", congestion<&Congestion::congestion_events>,
+     "How often the congestion window of each path to each process shrank."},
 };
 
 constexpr auto continuous =

@@ -40,14 +40,21 @@ void print_paths(const char *self, const PeerState &peer) noexcept
 {
     for (const auto &path : peer.paths) {
         const reliability::Path &p = peer.engine.paths()[path->id];
+        char congestion[160] = "";
+        if (const reliability::Congestion *c = p.congestion.get(); c != nullptr) {
+            std::snprintf(congestion, sizeof congestion,
+                          " congestion_window=%" PRIu64 " pace_MBs=%.0f lost_bytes=%" PRIu64
+                          " congestion_events=%" PRIu32,
+                          c->window(), c->pace() * 1e3, c->lost_bytes(), c->congestion_events());
+        }
         std::fprintf(stderr,
                      "pml/dr[%s -> %s %s]: state=%s sent=%" PRIu64 " bytes=%" PRIu64
                      " acked=%" PRIu64 " failovers=%" PRIu32 " returns=%" PRIu32
-                     " rtt_us=%.1f rttvar_us=%.1f bandwidth_MBs=%.0f\n",
+                     " rtt_us=%.1f rttvar_us=%.1f bandwidth_MBs=%.0f%s\n",
                      self, peer.printed_name(), path->name.c_str(), reliability::to_string(p.state),
                      p.fragments_sent, p.bytes_sent, p.fragments_acked, p.failovers, p.returns,
                      p.rtt.smoothed().seconds() * 1e6, p.rtt.variance().seconds() * 1e6,
-                     p.bandwidth * 1e3);
+                     p.bandwidth * 1e3, congestion);
     }
 }
 
