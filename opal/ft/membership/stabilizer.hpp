@@ -265,6 +265,8 @@ class Stabilizer {
     void on_join(base::Time now, const Message &m, Output &out);
     void on_join_ack(base::Time now, const Message &m, Output &out);
     void search(base::Time now, Output &out);
+    void take_seed(const ViewPtr &view);
+    void hear_of(NodeId id);
     bool joins_allowed(base::Time now) const;
     std::vector<NodeId> settled_exiles(base::Time now) const;
 

@@ -532,7 +532,7 @@ void Stabilizer::adopt(Time now, const ViewPtr &from_elsewhere, Output &out)
         if (view->contains(self_)) {
             install(now, view, std::make_shared<const Change>(), out);
         } else if (!seed_ || seed_->epoch() < view->epoch()) {
-            seed_ = view;
+            take_seed(view);
         }
         return;
     }

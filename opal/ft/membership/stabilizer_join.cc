@@ -4,6 +4,7 @@
 #include "opal/ft/membership/stabilizer.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace ft::membership {
 
@@ -26,6 +27,33 @@ void Stabilizer::search(Time now, Output &out)
     // Whoever it is, in whatever life: a joiner cannot know.
     m.to_incarnation = seed_ ? seed_->incarnation_of(whom) : 0;
     ask(now, Purpose::join, std::move(m), out);
+}
+
+/// This joiner is told of the present view. Whoever is a member may be the root when it asks again,
+/// also one that it was not told of at its start and that has joined since. Members first, then all
+/// others that it knows.
+void Stabilizer::take_seed(const ViewPtr &view)
+{
+    seed_ = view;
+    std::vector<NodeId> whom;
+    whom.reserve(view->size() + candidates_.size());
+    for (const NodeId id : view->members()) {
+        if (id != self_.id) {
+            whom.push_back(id);
+        }
+    }
+    std::copy_if(candidates_.begin(), candidates_.end(), std::back_inserter(whom),
+                 [&](NodeId id) { return !view->contains(id); });
+    candidates_ = std::move(whom);
+    candidate_ = 0;
+}
+
+/// This joiner is told of a node that it may not know.
+void Stabilizer::hear_of(NodeId id)
+{
+    if (std::find(candidates_.begin(), candidates_.end(), id) == candidates_.end()) {
+        candidates_.push_back(id);
+    }
 }
 
 bool Stabilizer::joins_allowed(Time now) const
@@ -108,6 +136,7 @@ void Stabilizer::on_join_ack(Time now, const Message &m, Output &out)
         ask_root.to_incarnation = static_cast<std::uint32_t>(m.beat);
         search_at_ = now + config_.give_up * 2;
         if (m.hint < max_nodes && m.hint != self_.id) {
+            hear_of(m.hint);
             ask(now, Purpose::join, std::move(ask_root), out);
         }
         break;
@@ -118,12 +147,7 @@ void Stabilizer::on_join_ack(Time now, const Message &m, Output &out)
         search_at_ = now + config_.commit_wait * 2;
         candidate_ = 0;
         if (m.view) {
-            adopt(now, m.view, out);
-            if (state_ == State::joining && seed_) {
-                // Members first, then everybody else: the root may change while we wait.
-                std::stable_partition(candidates_.begin(), candidates_.end(),
-                                      [&](NodeId id) { return seed_->contains(id); });
-            }
+            adopt(now, m.view, out); // and asks its members then
         }
         break;
     case Status::welcome:

@@ -219,6 +219,7 @@ void World::deliver(std::uint32_t slot)
     }
     const Stabilizer::Verdict v = n.engine->on_message(local(m.to), m, out_);
     if (v == Stabilizer::Verdict::taken) {
+        follow_newcomer(m);
         if (slots_[slot].taken) {
             violation("no duplication: taken twice: " + describe(m));
         }
@@ -448,6 +449,7 @@ void World::start(NodeId id)
     for (NodeId other = 0; other < nodes_.size(); ++other) {
         known.push_back(other);
     }
+    n.heard_of = {known.begin(), known.end()};
     n.engine = std::make_unique<Stabilizer>(config_of(id), pool_, Identity{id, n.incarnation},
                                             std::move(known), local(id));
     schedule(id);

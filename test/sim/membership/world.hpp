@@ -105,8 +105,11 @@ class World {
     {
         return cuts_.empty() || !cuts_.contains({from, to});
     }
+    /// A newcomer that was told of nobody who could take it in: at its start, by a view that it was
+    /// given, or by who sent it on to the root.
+    bool stranded(NodeId id) const;
     /// True when all who participate hold one view of exactly them and are at rest; or none is a
-    /// member.
+    /// member. Who is stranded does not count.
     bool settled() const;
     std::uint64_t messages_sent(NodeId id) const { return nodes_[id].sent; }
     std::uint64_t events() const { return events_; }
@@ -136,7 +139,8 @@ class World {
         Duration clock; ///< its clock minus the world's
         Epoch last_epoch = 0;
         std::uint64_t sent = 0;
-        std::vector<std::uint32_t> mail;                    // arrived while stopped
+        std::set<NodeId> heard_of;       // a newcomer's, of those whom it may ask
+        std::vector<std::uint32_t> mail; // arrived while stopped
         std::vector<std::pair<NodeId, std::uint32_t>> held; // application messages of later views
     };
     struct Item {
@@ -171,6 +175,7 @@ class World {
     void carry(Message m);
     void remember(NodeId from, const Message &m);
     bool was_sent(const Message &m) const;
+    void follow_newcomer(const Message &m);
     void deliver(std::uint32_t slot);
     void hand_over(NodeId id, const Message &m, Slot &slot);
     void application(NodeId to, NodeId from, std::uint32_t mcast);

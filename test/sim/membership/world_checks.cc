@@ -68,6 +68,32 @@ Time World::death_of(const Identity &who) const
     return at == deaths_.end() ? Time::never() : at->second;
 }
 
+void World::follow_newcomer(const Message &m)
+{
+    Node &n = nodes_[m.to];
+    if (n.engine->state() != State::joining) {
+        return;
+    }
+    if (m.view) {
+        for (const NodeId id : m.view->members()) {
+            n.heard_of.insert(id);
+        }
+    }
+    if (m.type == Type::join_det_ack && m.status == Status::not_root) {
+        n.heard_of.insert(m.hint);
+    }
+}
+
+bool World::stranded(NodeId id) const
+{
+    const Node &n = nodes_[id];
+    return n.engine->state() == State::joining &&
+           std::none_of(n.heard_of.begin(), n.heard_of.end(), [&](NodeId other) {
+               return other != id && participating(other) &&
+                      nodes_[other].engine->state() != State::joining;
+           });
+}
+
 bool World::settled() const
 {
     const View *view = nullptr;
@@ -78,7 +104,7 @@ bool World::settled() const
         if (running(id) && nodes_[id].engine->state() == State::leaving) {
             return false;
         }
-        if (!participating(id)) {
+        if (!participating(id) || stranded(id)) {
             continue;
         }
         const Stabilizer &e = *nodes_[id].engine;
