@@ -75,6 +75,7 @@ extern "C" {
 #include "opal/mca/mpool/base/base.h"
 #include "opal/mca/pmix/pmix.h"
 #include "opal/mca/rcache/base/base.h"
+#include "opal/runtime/opal.h"
 #include "opal/runtime/opal_params.h"
 #include "opal/runtime/opal_progress.h"
 #include "opal/threads/mutex.h"

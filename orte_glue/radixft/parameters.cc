@@ -2,6 +2,7 @@
 
 #include "opal/ft/membership/radix_tree.hpp"
 #include "opal/mca/misread.hpp"
+#include "opal/mca/open_mpi_series.hpp"
 
 #include <array>
 
@@ -254,6 +255,9 @@ std::string Parameters::fault() const
 
 bool requested() noexcept
 {
+    if (!mca::open_mpi_fits()) {
+        return false; // errmgr/radixft says so
+    }
     const int index = mca_base_var_find("orte", "errmgr", nullptr, nullptr);
     if (index < 0) {
         return false;

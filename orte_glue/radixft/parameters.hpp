@@ -52,7 +52,8 @@ int register_parameters(const mca_base_component_t *component) noexcept;
 /// without a word: it takes "2s" for 2, and "two" for 0. Empty when all are numbers.
 std::string misread_parameter();
 
-/// True if this job asked for errmgr radixft, however it did (command line, environment, file).
+/// True if this job asked for errmgr radixft, however it did (command line, environment, file), and
+/// Open MPI is of the series that this was built for.
 /// The routed and grpcomm components stay out of every other job.
 bool requested() noexcept;
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "ompi/mca/pml/dr/fragment_size.hpp"
+#include "opal/mca/open_mpi_series.hpp"
 
 extern "C" OMPI_DECLSPEC mca_bml_base_component_2_0_0_t mca_bml_dr_component;
 
@@ -77,7 +78,7 @@ void unregister_btls() noexcept
 
 int open() noexcept
 {
-    if (dr_is_named()) {
+    if (mca::open_mpi_fits() && dr_is_named()) {
         // The framework of the BTLs is opened next. It reads the BTLs' parameters now, then finds
         // that done; it counts its users, and this one goes again.
         const bool registered =

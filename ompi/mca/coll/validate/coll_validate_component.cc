@@ -1,5 +1,6 @@
 #include "ompi/mca/coll/validate/coll_validate.hpp"
 
+#include "opal/mca/open_mpi_series.hpp"
 #include "opal/mca/show_help.hpp"
 
 extern "C" OMPI_DECLSPEC mca_coll_base_component_2_0_0_t mca_coll_validate_component;
@@ -25,6 +26,9 @@ int text(const char *name, const char *help, mca_base_var_info_lvl_t level, cons
 
 int register_parameters() noexcept
 {
+    if (!mca::open_mpi_fits(ompi_coll_base_framework, "validate")) {
+        return OMPI_ERR_NOT_AVAILABLE;
+    }
     mca::add_help_dir();
     text("semantics",
          "When MPI_Comm_validate_all returns: strict or loose. strict: nobody returns another set, "

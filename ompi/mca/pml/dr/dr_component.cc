@@ -1,5 +1,7 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include "opal/mca/open_mpi_series.hpp"
+
 #include "ompi/mca/pml/dr/broken_pipe.hpp"
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
@@ -25,6 +27,9 @@ constexpr int priority_when_named = 30;
 
 int register_parameters() noexcept
 {
+    if (!mca::open_mpi_fits(ompi_pml_base_framework, "dr")) {
+        return OMPI_ERR_NOT_AVAILABLE;
+    }
     const int rc = Parameters::register_all(mca_pml_dr_component.pmlm_version);
     return rc == OMPI_SUCCESS ? register_pvars(mca_pml_dr_component.pmlm_version) : rc;
 }

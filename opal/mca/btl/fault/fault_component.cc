@@ -1,5 +1,6 @@
 #include "opal/mca/btl/fault/fault.hpp"
 
+#include "opal/mca/open_mpi_series.hpp"
 #include "opal/mca/show_help.hpp"
 
 #include <array>
@@ -98,6 +99,9 @@ bool count_parameter = false;
 
 int register_parameters() noexcept
 {
+    if (!mca::open_mpi_fits(opal_btl_base_framework, "fault")) {
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
     for (TextParameter &text : texts) {
         text.storage = nullptr;
         mca_base_component_var_register(&mca_btl_fault_component.btl_version, text.name, text.help,

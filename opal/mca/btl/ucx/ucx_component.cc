@@ -6,6 +6,7 @@
 
 #include "opal/mca/btl/base/parameters.hpp"
 #include "opal/mca/btl/base/set_up.hpp"
+#include "opal/mca/open_mpi_series.hpp"
 
 namespace ft::ucx {
 
@@ -43,6 +44,9 @@ char *if_exclude = nullptr;
 
 int register_parameters() noexcept
 {
+    if (!mca::open_mpi_fits(opal_btl_base_framework, "ucx")) {
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
     const btl::Registrar parameters(mca_btl_ucx_component.btl_version);
     parameters.text(
         "transports",

@@ -1,12 +1,16 @@
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
 #include "opal/mca/help_dir.hpp"
+#include "opal/mca/open_mpi_series.hpp"
 #include "orte_glue/radixft/parameters.hpp"
 
 namespace {
 
 int register_params() noexcept
 {
+    if (!ft::mca::open_mpi_fits(orte_errmgr_base_framework, "radixft")) {
+        return ORTE_ERR_NOT_AVAILABLE;
+    }
     // The runtime sleeps for this long between the signals with which it ends its ranks, and sleeps
     // again; a daemon that sleeps is silent, and the others would evict it. A user's own setting
     // stands.
