@@ -205,7 +205,10 @@ void Daemon::stop() noexcept
         std::fclose(stderr_);
         std::fclose(stdout_);
     }
-    story(2, "leaves; %llu messages dropped", static_cast<unsigned long long>(dropped_));
+    const Drops dropped = drops();
+    story(dropped.strange() != 0 ? 1 : 2, "leaves; %llu messages dropped%s%s",
+          static_cast<unsigned long long>(dropped.total()), dropped.total() != 0 ? ": " : "",
+          dropped.text().c_str());
     log_.close();
 }
 
@@ -288,8 +291,13 @@ void Daemon::on_ready(NodeId from, base::WireReader &in, bool genuine)
         without_key_.insert(
             from); // said when the launch has failed for it, and not believed before
     }
-    if (!genuine || !in.complete() || self_ != 0 || over_) {
-        ++dropped_;
+    if (!genuine) {
+        // From a daemon that was handed no key it is no wonder.
+        drop(from, has_no_key ? Drops::Why::unexpected : Drops::Why::forged);
+        return;
+    }
+    if (!in.complete() || self_ != 0 || over_) {
+        drop(from, in.complete() ? Drops::Why::stale : Drops::Why::malformed);
         return;
     }
     if (their_format != format) {
@@ -387,9 +395,13 @@ void Daemon::on_go(base::WireReader &in)
             absent[id] = {};
         }
     }
-    if (!in.ok() || (!join && !in.complete()) || their_format != format || begun() ||
-        self_ >= daemons || !p.fault().empty()) {
-        ++dropped_;
+    if (begun()) {
+        drop(0, Drops::Why::duplicate);
+        return;
+    }
+    if (!in.ok() || (!join && !in.complete()) || their_format != format || self_ >= daemons ||
+        !p.fault().empty()) {
+        drop(0, Drops::Why::malformed);
         return;
     }
     parameters() = p;
@@ -405,7 +417,7 @@ void Daemon::on_go(base::WireReader &in)
         missing_ = std::move(absent);
         begin(daemons);
     } else if (!on_invitation(in)) {
-        ++dropped_;
+        drop(0, Drops::Why::malformed);
     }
 }
 

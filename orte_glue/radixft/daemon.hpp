@@ -13,6 +13,7 @@
 
 #include "orte_glue/radixft/address_requests.hpp"
 #include "orte_glue/radixft/death_board.hpp"
+#include "orte_glue/radixft/drops.hpp"
 #include "orte_glue/radixft/gather.hpp"
 #include "orte_glue/radixft/held.hpp"
 #include "orte_glue/radixft/jobs.hpp"
@@ -227,6 +228,8 @@ class Daemon {
     void on_glue(NodeId from, std::span<const std::byte> bytes);
     void on_launch(NodeId from, std::span<const std::byte> bytes);
     static Bytes sealed(const membership::Key &key, Bytes bytes);
+    void drop(NodeId from, Drops::Why why);
+    Drops drops() const;
 
     // daemon_connections.cc
     bool is_to_knock_first(NodeId id) const;
@@ -336,7 +339,7 @@ class Daemon {
     int exit_code_ = 0;
     bool over_ = false;    ///< the job is being ended
     bool welcome_ = false; ///< this daemon has a view
-    std::uint64_t dropped_ = 0;
+    Drops drops_;          ///< the engine's apart
     unsigned leaving_ticks_ = 0;
     std::optional<base::Time> orphaned_at_; ///< mpirun has been gone since
     std::string must_end_;                  ///< why, if the job must end

@@ -451,7 +451,7 @@ void Daemon::complete(const Gather::Done &done)
     orte_grpcomm_coll_t *coll = orte_grpcomm_base_get_tracker(signature, false);
     OBJ_RELEASE(signature);
     if (coll == nullptr) {
-        ++dropped_;
+        drops_.count(Drops::Why::unexpected);
         return;
     }
     opal_list_remove_item(&orte_grpcomm_base.ongoing, &coll->super);

@@ -31,15 +31,21 @@ constexpr base::Duration newcomer_patience = 1_s;
 void Callbacks::received(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
                          orte_rml_tag_t tag, void *) noexcept
 {
-    if (status != ORTE_SUCCESS || sender->jobid != ORTE_PROC_MY_NAME->jobid) {
+    if (status != ORTE_SUCCESS) {
+        return;
+    }
+    Daemon &daemon = Daemon::get();
+    if (sender->jobid != ORTE_PROC_MY_NAME->jobid) {
+        daemon.drop(no_node, Drops::Why::foreign);
         return;
     }
     const auto *bytes = reinterpret_cast<const std::byte *>(buffer->unpack_ptr);
     const auto *end = reinterpret_cast<const std::byte *>(buffer->base_ptr) + buffer->bytes_used;
     if (bytes == nullptr || bytes > end) {
+        daemon.drop(sender->vpid, Drops::Why::malformed); // it is empty
         return;
     }
-    Daemon::get().on_bytes(sender->vpid, tag, {bytes, end});
+    daemon.on_bytes(sender->vpid, tag, {bytes, end});
 }
 
 void Callbacks::sent(int, orte_process_name_t *, opal_buffer_t *buffer, orte_rml_tag_t,
@@ -104,7 +110,9 @@ void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
         await_connection(to, opening_patience);
     }
     if (held_.waits_for(to)) {
-        dropped_ += held_.keep(to, {tag, bytes}) ? 0 : 1;
+        if (!held_.keep(to, {tag, bytes})) {
+            drops_.count(Drops::Why::no_room);
+        }
         return;
     }
     transmit(to, tag, bytes);
@@ -254,22 +262,28 @@ void Daemon::on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte
         } else if (early_.size() < most_early) {
             early_.emplace_back(from, Bytes(bytes.begin(), bytes.end()));
         } else {
-            ++dropped_;
+            drop(from, Drops::Why::no_room);
         }
     } else if (tag == glue_tag) {
         on_glue(from, bytes);
-    } else {
+    } else if (tag == launch_tag) {
         on_launch(from, bytes);
+    } else if (bytes.size() != 1) { // it has opened the connection, and says nothing
+        drop(from, Drops::Why::malformed);
     }
+    board_.post(drops());
     flush();
     arm_timer();
 }
 
 void Daemon::on_protocol(NodeId from, std::span<const std::byte> bytes)
 {
-    const std::optional<membership::Message> m = sealer_->open(bytes);
+    using Fault = membership::Sealer::Fault;
+    auto fault = Fault::none;
+    const std::optional<membership::Message> m = sealer_->open(bytes, &fault);
     if (!m || m->from != from || m->to != self_) {
-        ++dropped_;
+        const bool nonsense = fault == Fault::too_short || fault == Fault::malformed;
+        drop(from, nonsense ? Drops::Why::malformed : Drops::Why::forged);
         return;
     }
     if (m->proposal) {
@@ -284,15 +298,17 @@ void Daemon::on_protocol(NodeId from, std::span<const std::byte> bytes)
 void Daemon::on_launch(NodeId from, std::span<const std::byte> bytes)
 {
     if (bytes.size() < 4 + tag_bytes) {
-        ++dropped_;
+        drop(from, Drops::Why::malformed);
         return;
     }
     const auto text = bytes.first(bytes.size() - tag_bytes);
     base::WireReader tail(bytes.last(tag_bytes));
     const bool genuine = tail.u64() == membership::siphash24(launch_key_, text);
     base::WireReader in(text);
-    if (in.u32() != magic || (self_ != 0 && (from != 0 || !genuine))) {
-        ++dropped_;
+    if (in.u32() != magic) {
+        drop(from, Drops::Why::malformed);
+    } else if (self_ != 0 && (from != 0 || !genuine)) {
+        drop(from, Drops::Why::forged);
     } else if (self_ == 0) {
         on_ready(from, in, genuine);
     } else {
@@ -303,7 +319,7 @@ void Daemon::on_launch(NodeId from, std::span<const std::byte> bytes)
 void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
 {
     if (bytes.size() < 4 + 1 + tag_bytes) {
-        ++dropped_;
+        drop(from, Drops::Why::malformed);
         return;
     }
     const auto text = bytes.first(bytes.size() - tag_bytes);
@@ -314,14 +330,17 @@ void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
     const auto type = static_cast<Type>(in.u8());
     const auto body = in.rest();
     bool genuine = sealer_ && mac == membership::siphash24(key_, text);
+    bool late = false;
     if (genuine) {
         sealing_.insert(from);
-    } else if (!sealer_ || (self_ == 0 && !sealing_.contains(from))) {
+    } else {
         // What a daemon sent before it got GO may still be on its way to mpirun.
-        genuine = mac == membership::siphash24(launch_key_, text);
+        const bool early = mac == membership::siphash24(launch_key_, text);
+        genuine = early && (!sealer_ || (self_ == 0 && !sealing_.contains(from)));
+        late = early && !genuine;
     }
     if (!genuine || claimed != from) {
-        ++dropped_;
+        drop(from, late && claimed == from ? Drops::Why::stale : Drops::Why::forged);
         return;
     }
     jobs_.learn();
@@ -349,8 +368,26 @@ void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
         break;
     }
     if (!used) {
-        ++dropped_;
+        drop(from, Drops::Why::stale);
     }
+}
+
+/// Counts it, and says so the first time that it is one that none of the job's daemons has sent.
+void Daemon::drop(NodeId from, Drops::Why why)
+{
+    const std::uint64_t before = drops_.strange();
+    drops_.count(why);
+    if (before == 0 && drops_.strange() != 0) {
+        story(
+            1,
+            "drops a message that came in the name of daemon %u: it is %s; others will be counted",
+            from, why == Drops::Why::forged ? "forged" : "malformed");
+    }
+}
+
+Drops Daemon::drops() const
+{
+    return begun() ? drops_.with(session_->engine().counters()) : drops_;
 }
 
 } // namespace ft::radixft

@@ -55,6 +55,14 @@ bool DeathBoard::post(const RankDeath &death) noexcept
     return true;
 }
 
+void DeathBoard::post(const Drops &drops) noexcept
+{
+    if (board_ != nullptr) {
+        board_->dropped.store(drops.total(), std::memory_order_relaxed);
+        board_->strange.store(drops.strange(), std::memory_order_relaxed);
+    }
+}
+
 bool DeathReader::open(const char *place, std::uint32_t family) noexcept
 {
     if (board_ != nullptr) {
@@ -76,6 +84,16 @@ void DeathReader::close() noexcept
         ::munmap(const_cast<DeathBoardLayout *>(std::exchange(board_, nullptr)),
                  sizeof(DeathBoardLayout));
     }
+}
+
+std::uint64_t DeathReader::dropped() const noexcept
+{
+    return board_ == nullptr ? 0 : board_->dropped.load(std::memory_order_relaxed);
+}
+
+std::uint64_t DeathReader::strange() const noexcept
+{
+    return board_ == nullptr ? 0 : board_->strange.load(std::memory_order_relaxed);
 }
 
 std::span<const DeathBoardLayout::Entry> DeathReader::take() noexcept

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "orte_glue/radixft/daemon_memory.hpp"
+#include "orte_glue/radixft/drops.hpp"
 #include "orte_glue/radixft/types.hpp"
 
 #include <array>
@@ -29,7 +30,7 @@ inline constexpr char death_board_place[] = "FT_RADIXFT_DEATHS";
 /// What both sides see.
 struct DeathBoardLayout {
     static constexpr std::uint32_t expected_magic = 0x64746672; // "rftd"
-    static constexpr std::uint32_t expected_format = 1;
+    static constexpr std::uint32_t expected_format = 2;
     /// Deaths beyond that are told by events alone. 160 KiB.
     static constexpr std::size_t capacity = 4096;
 
@@ -44,7 +45,9 @@ struct DeathBoardLayout {
     };
 
     SharedHead head;
-    std::atomic<std::uint64_t> count{}; ///< of entries that are complete
+    std::atomic<std::uint64_t> count{};   ///< of entries that are complete
+    std::atomic<std::uint64_t> dropped{}; ///< messages that the daemon did not use
+    std::atomic<std::uint64_t> strange{}; ///< of these, those that are malformed or forged
     std::array<Entry, capacity> entries{};
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -59,6 +62,8 @@ class DeathBoard {
     const std::string &place() const { return memory_.place(); }
     /// Appends one death. False, and nothing changed, without a board or when it is full.
     bool post(const RankDeath &death) noexcept;
+    /// Shows what has been dropped so far.
+    void post(const Drops &drops) noexcept;
 
   private:
     DaemonMemory memory_;
@@ -84,6 +89,9 @@ class DeathReader {
     }
     /// The deaths since the last call. Two threads that call at once may both get the same.
     std::span<const DeathBoardLayout::Entry> take() noexcept;
+    /// What the daemon has dropped so far; 0 without a board.
+    std::uint64_t dropped() const noexcept;
+    std::uint64_t strange() const noexcept;
 
   private:
     static constexpr std::atomic<std::uint64_t> nothing{0};

@@ -51,6 +51,14 @@ std::string manner(const RankDeath &death)
 
 void Daemon::summarize(std::FILE *where) const
 {
+    if (const Drops dropped = drops(); dropped.strange() != 0) {
+        std::fprintf(
+            where,
+            "radixft: of the messages that came to daemon %u, %llu were malformed or forged, and "
+            "were dropped (%s). Somebody else speaks on the runtime's network, or it spoils "
+            "what it carries.\n",
+            self_, static_cast<unsigned long long>(dropped.strange()), dropped.text().c_str());
+    }
     if (!session_ || (session_->deaths().known().empty() && losses_.empty() && missing_.empty())) {
         return;
     }

@@ -230,7 +230,7 @@ void Daemon::on_output(opal_buffer_t *buffer)
         (stream & (ORTE_IOF_PULL | ORTE_IOF_CLOSE | ORTE_IOF_XON | ORTE_IOF_XOFF)) != 0 ||
         (one = 1, opal_dss.unpack(buffer, &origin, &one, ORTE_NAME)) != ORTE_SUCCESS ||
         opal_dss.unpack(buffer, bytes, &count, OPAL_BYTE) != ORTE_SUCCESS) {
-        ++dropped_;
+        drops_.count(Drops::Why::unexpected);
         return;
     }
     std::FILE *const file = (stream & ORTE_IOF_STDOUT) != 0 ? stdout_ : stderr_;

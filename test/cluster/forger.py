@@ -40,6 +40,7 @@ def lies(daemons):
                   yield sender, receiver, PROTOCOL, protocol(GOODBYE, sender, receiver, 0)
                   yield sender, receiver, GLUE, glue(LEAVE, sender)
                   for tag in (PROTOCOL, GLUE, LAUNCH):
+                      yield sender, receiver, tag, b""
                       yield sender, receiver, tag, b"\0"
                       yield sender, receiver, tag, bytes(range(256)) * 16
 

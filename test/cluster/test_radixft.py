@@ -61,10 +61,9 @@ class Job:
     """mpirun of the test program, from start to verdict."""
 
     def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS, verbose="1", output=None,
-                 lasts=0):
+                 lasts=0, strangers=False):
         self.cluster = cluster
-        self.deaths = deaths
-        self.ranks = ranks
+        self.deaths, self.ranks, self.strangers = deaths, ranks, strangers
         self.marks = cluster.marks()
         self.folder = os.path.dirname(self.marks.path)
         self.run = cluster.mpirun(
@@ -148,6 +147,7 @@ class Job:
         check(len(views) == 1, f"the survivors know different things: {sorted(views)}")
         dead = {int(word.split("@")[0]) for word in views.pop().split()}
         check(len(dead) == self.deaths, f"the survivors know of {len(dead)} deaths: {dead}")
+        check(self.strangers or "malformed or forged" not in last_words, "a daemon dropped as forged what none forged")
         check(not dead & {int(rank) for rank, _ in known}, "a rank that lives was called dead")
         if self.deaths:
             check(f"radixft: {self.deaths} of {self.ranks} ranks died, the others ran on" in last_words,
@@ -329,9 +329,9 @@ def check_variables(out, ranks, deaths):
     check(len(told) == ranks - deaths, f"{len(told)} ranks read their variables")
     for line in told:
         values = {name: float(value) for name, value in (word.split("=") for word in line.split())}
-        check(set(values) == {"epoch", "dead", "live", "hung", "stabilization_time", "detection_time"},
+        check(set(values) == {"epoch", "dead", "live", "hung", "dropped", "forged", "stabilization_time", "detection_time"},
               f"the variables are {line}")
-        check(values["dead"] == deaths and values["live"] == ranks - deaths and values["epoch"] >= 1
+        check(values["forged"] == 0 and values["dead"] == deaths and values["live"] == ranks - deaths and values["epoch"] >= 1
               and values["detection_time"] > 0, f"a rank reads {line}")
     comment(told[0])
 

@@ -41,6 +41,13 @@ constexpr Count counts[] = {
     {"hung", hung_of_this_job,
      "Of the dead ranks of MPI_COMM_WORLD, those that their daemon ended because they hung inside "
      "MPI or had been stopped."},
+    {"dropped", [] { return death_board.dropped(); },
+     "Messages of the daemons' protocol that this process's daemon did not use: malformed, forged, "
+     "of an old epoch, taken before, from no member, out of place. 0 without "
+     "errmgr_radixft_tell 1."},
+    {"forged", [] { return death_board.strange(); },
+     "Of the dropped messages, those that were malformed or forged: no daemon of the job sends "
+     "such."},
 };
 
 struct Time {
