@@ -37,6 +37,7 @@ struct Config {
     std::uint32_t reorder_threshold =
         3; ///< later transmissions on a path that prove a loss; grows when proved wrong
     CongestionControl congestion = CongestionControl::hybrid; ///< of unreliable paths
+    const Absence *absence = nullptr; ///< of this process; nullptr: it is always there
     std::uint32_t path_retries = 5; ///< unanswered tries that take a path down when another answers
     base::Duration probe_interval =
         base::Duration::from_ms(500); ///< between probes of a path that is down

@@ -35,6 +35,11 @@ constexpr auto standing = base::Duration::from_ms(1);
 /// measured behind a queue that stood already when the path was first used: who comes second must
 /// not take that queue for the way's own length, or it yields to nobody.
 constexpr auto longest_without_queue = base::Duration::from_ms(4);
+/// A process that shares its core, or whose peer does, runs at the same time as that peer once in
+/// so many absences, and then round trips are the network's. No longer than what senders that do
+/// fill a queue take to fill it again.
+constexpr std::int64_t absences = 16;
+constexpr auto longest_look = base::Duration::from_ms(200);
 /// Transmissions after a window shrank until which its number still means something.
 constexpr std::int32_t forget_recovery = 1 << 22;
 /// As RFC 9406: so much more than in the rounds before is a queue of our own making; an eighth of
@@ -230,11 +235,26 @@ void Congestion::grow_as_cubic(base::Time now) noexcept
     window_ = static_cast<std::uint64_t>(std::clamp(wanted, now_is, now_is * 1.5));
 }
 
+base::Duration Congestion::shortest_lately(base::Time now) noexcept
+{
+    const base::Duration away =
+        absence_ == nullptr ? base::Duration::zero() : absence_->lately(now);
+    if (const base::Duration span = std::min(away * absences, longest_look);
+        now - halved_ > span / 2) {
+        older_ = span == base::Duration::zero() ? base::Duration::max() : newer_;
+        newer_ = base::Duration::max();
+        halved_ = now;
+    }
+    newer_ = std::min(newer_, round_.shortest);
+    return std::min(newer_, older_);
+}
+
 void Congestion::end_round(base::Time now) noexcept
 {
     const base::Duration fast =
         std::min(shortest_ + std::max(shortest_, standing), longest_without_queue);
-    const bool queue = round_.shortest != base::Duration::max() && round_.shortest > fast;
+    const base::Duration trip = shortest_lately(now);
+    const bool queue = trip != base::Duration::max() && trip > fast;
     queued_ = queue;
     const bool overran = overrun();
     learn_usual_loss();
@@ -242,8 +262,8 @@ void Congestion::end_round(base::Time now) noexcept
         watch_start();
     }
     if (control_ == CongestionControl::delay && queue) {
-        const auto excess = static_cast<double>((round_.shortest - fast).ns()) /
-                            static_cast<double>(round_.shortest.ns());
+        const auto excess =
+            static_cast<double>((trip - fast).ns()) / static_cast<double>(trip.ns());
         shrink(std::max(1 - excess / 2, shrink_overrun), now);
     } else if (control_ == CongestionControl::cubic ||
                (control_ == CongestionControl::hybrid && queue)) {

@@ -24,6 +24,7 @@
 #include <cstdint>
 
 #include "opal/ft/base/time.hpp"
+#include "opal/ft/reliability/absence.hpp"
 
 namespace ft::reliability {
 
@@ -37,8 +38,10 @@ enum class CongestionControl : std::uint8_t {
 /// Not synchronised; deterministic.
 class Congestion {
   public:
-    explicit Congestion(CongestionControl control = CongestionControl::hybrid) noexcept
-        : control_(control)
+    /// \param absence of this process; nullptr: it is always there
+    explicit Congestion(CongestionControl control = CongestionControl::hybrid,
+                        const Absence *absence = nullptr) noexcept
+        : control_(control), absence_(absence)
     {
     }
     /// Bytes that may be in flight at first, at least, and at most. The last is below what a
@@ -132,6 +135,8 @@ class Congestion {
         lost_bytes_ += bytes;
     }
     void end_round(base::Time now) noexcept;
+    /// The shortest round trip of the round; of some time more where processes share cores.
+    [[nodiscard]] base::Duration shortest_lately(base::Time now) noexcept;
     /// Far more was lost in the round than usually is.
     [[nodiscard]] bool overrun() const noexcept;
     void learn_usual_loss() noexcept;
@@ -158,7 +163,11 @@ class Congestion {
         base::Duration shortest = base::Duration::max();
     };
     CongestionControl control_;
+    const Absence *absence_;
     Round round_;
+    base::Duration newer_ = base::Duration::max(); ///< shortest since `halved_` ...
+    base::Duration older_ = base::Duration::max(); ///< ... and of the time before
+    base::Time halved_{};
     double usual_loss_ = 0;              ///< share of bytes, smoothed
     std::uint32_t rounds_ = 0;           ///< that it was learnt from, saturating
     std::uint64_t ceiling_ = 0;          ///< window when it shrank last; 0 before

@@ -76,7 +76,8 @@ PathId PathSet::add(const PathInfo &info)
         return no_path;
     }
     std::unique_ptr<Congestion> congestion =
-        info.unreliable ? std::make_unique<Congestion>(config_.congestion) : nullptr;
+        info.unreliable ? std::make_unique<Congestion>(config_.congestion, config_.absence)
+                        : nullptr;
     Path &path = paths_.emplace_back();
     path.info = info;
     path.congestion = std::move(congestion);

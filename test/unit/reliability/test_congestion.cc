@@ -207,6 +207,82 @@ void who_comes_to_a_queue_starts_until_it_grows(void **)
     assert_true(doubled > 4 * Congestion::initial_window);
 }
 
+/// What both ends sharing their cores does: in four rounds of five all answers are late.
+/// \return the window after two seconds of a loss by chance in each tenth round
+std::uint64_t window_on_shared_cores(const Absence *absence, Absence *noted)
+{
+    Congestion congestion(CongestionControl::hybrid, absence);
+    std::uint32_t tx = 0;
+    Time now = Time::zero();
+    const auto shortest = Duration::from_us(50);
+    for (int round = 0; now < Time::zero() + Duration::from_ms(2000); ++round) {
+        const Duration trip = round % 5 == 0 ? shortest : Duration::from_ms(6);
+        const auto count = static_cast<std::uint32_t>(congestion.window() / packet);
+        for (std::uint32_t i = 0; i < count; ++i) {
+            congestion.on_sent(packet, tx + i, false, now);
+        }
+        now += trip;
+        if (noted != nullptr) {
+            noted->note(trip, now);
+        }
+        congestion.on_round_trip(trip, trip, shortest);
+        std::uint64_t in_flight = std::uint64_t{count} * packet;
+        for (std::uint32_t i = 0; i < count; ++i, in_flight -= packet) {
+            if (round % 10 == 3 && i == count / 2) {
+                congestion.on_lost(packet, tx + i);
+            } else {
+                congestion.on_acked(packet, in_flight, tx + i, tx + count, now);
+            }
+        }
+        tx += count;
+    }
+    return congestion.window();
+}
+
+void who_shares_a_core_does_not_take_that_for_a_queue(void **)
+{
+    Absence absence;
+    const std::uint64_t known = window_on_shared_cores(&absence, &absence);
+    const Absence never;
+    const std::uint64_t unknown = window_on_shared_cores(&never, nullptr);
+    const std::uint64_t none = window_on_shared_cores(nullptr, nullptr);
+    assert_true(known > 10 * unknown);
+    assert_int_equal(unknown, none);
+}
+
+void an_absence_is_forgotten(void **)
+{
+    Absence absence;
+    const Time start = Time::zero() + Duration::from_ms(5);
+    const auto before = absence.lately(start);
+    absence.note(Duration::from_us(900), start);
+    const auto too_short = absence.lately(start);
+    absence.note(Duration::from_ms(5), start);
+    absence.note(Duration::from_ms(2), start + Duration::from_ms(10));
+    const auto longest = absence.lately(start + Duration::from_ms(500));
+    const auto later = absence.lately(start + Duration::from_ms(1500));
+    assert_true(before == Duration::zero() && too_short == Duration::zero());
+    assert_true(longest == Duration::from_ms(5) && later == Duration::zero());
+}
+
+// A queue that really stands is seen all the same, a little later.
+void a_queue_behind_a_shared_core_makes_it_shrink(void **)
+{
+    Absence absence;
+    Link slow;
+    slow.rate = 0.0125; // 100 Mbit/s
+    slow.queue = 256 * 1024;
+    std::vector<Flow> one(1);
+    one.front().congestion = Congestion(CongestionControl::hybrid, &absence);
+    for (std::int64_t ms = 0; ms < 2000; ms += 500) {
+        absence.note(Duration::from_ms(4), Time::zero() + Duration::from_ms(ms));
+    }
+    const double share = run(slow, one, Duration::from_ms(2000)) / slow.rate;
+    assert_true(share > 0.85);
+    assert_true(one.front().congestion.congestion_events() > 0);
+    assert_true(one.front().congestion.window() <= 512 * 1024);
+}
+
 void what_it_counts_is_what_happened(void **)
 {
     const Congestion fresh;
@@ -286,6 +362,9 @@ int main()
         cmocka_unit_test(a_queue_that_runs_over_makes_it_shrink),
         cmocka_unit_test(two_share_a_link),
         cmocka_unit_test(who_comes_to_a_queue_starts_until_it_grows),
+        cmocka_unit_test(who_shares_a_core_does_not_take_that_for_a_queue),
+        cmocka_unit_test(an_absence_is_forgotten),
+        cmocka_unit_test(a_queue_behind_a_shared_core_makes_it_shrink),
         cmocka_unit_test(what_it_counts_is_what_happened),
         cmocka_unit_test(the_window_keeps_its_bounds),
         cmocka_unit_test(it_pauses_after_a_burst_and_goes_on),

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ompi/mca/pml/dr/fragment_size.hpp"
+#include "ompi/mca/pml/dr/progress.hpp"
 #include "opal/mca/misread.hpp"
 #include "opal/mca/show_help.hpp"
 
@@ -279,6 +280,7 @@ try {
     const auto ms = [&](Index i) {
         return base::Duration::from_ms(static_cast<std::int64_t>(number(i)));
     };
+    engine.absence = absence();
     engine.fragment_bytes = number32(Index::fragment_bytes) & ~std::uint32_t{15};
     engine.window_bytes = number(Index::window_bytes);
     engine.window_vfrags = number32(Index::window_vfrags);

@@ -29,7 +29,8 @@ base::Time next_report; ///< of the sums so far; by whom has the turn
 constexpr std::uint32_t unlooked_passes = 7;
 constexpr base::Duration frequent = base::Duration::from_us(8);
 std::atomic<std::uint32_t> unlooked{0}; ///< so many more passes need not look
-std::atomic<std::int64_t> looked_at{0}; ///< the last look
+reliability::Absence away;
+std::atomic<std::int64_t> looked_at{0}; ///< the last look; 0: nothing was to be looked at then
 
 /// Connections are watched, and the helper is told, at each pass.
 bool each_counts() noexcept
@@ -46,11 +47,18 @@ int look() noexcept
     const bool news = latest != __atomic_load_n(&news_seen, __ATOMIC_RELAXED);
     const bool pings = parameters().keepalive > base::Duration::zero();
     const bool reports = parameters().stats_interval > base::Duration::zero();
+    const std::int64_t before = looked_at.load(std::memory_order_relaxed);
     if (!news && !pings && !peers().any_busy()) {
+        if (before != 0) {
+            looked_at.store(0, std::memory_order_relaxed);
+        }
         return 0;
     }
     const base::Time present = now();
-    const std::int64_t since = present.ns() - looked_at.load(std::memory_order_relaxed);
+    const std::int64_t since = present.ns() - before;
+    if (OPAL_UNLIKELY(since >= reliability::Absence::least.ns() && before != 0)) {
+        away.note(base::Duration::from_ns(since), present);
+    }
     looked_at.store(present.ns(), std::memory_order_relaxed);
     unlooked.store(since < frequent.ns() && !each_counts() ? unlooked_passes : 0,
                    std::memory_order_relaxed);
@@ -90,6 +98,11 @@ int progress() noexcept
 }
 
 } // namespace
+
+const reliability::Absence *absence() noexcept
+{
+    return &away;
+}
 
 int start_progress() noexcept
 {

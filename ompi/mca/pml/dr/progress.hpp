@@ -4,6 +4,7 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "opal/ft/reliability/absence.hpp"
 
 namespace ft::dr {
 
@@ -38,5 +39,7 @@ inline base::Time arrival_time() noexcept
 /// Makes opal_progress call us, behind the BTLs.
 int start_progress() noexcept;
 void stop_progress() noexcept;
+/// How long no pass came while something was to be done. Lives as long as the process.
+[[nodiscard]] const reliability::Absence *absence() noexcept;
 
 } // namespace ft::dr
