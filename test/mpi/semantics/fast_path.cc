@@ -3,12 +3,14 @@
  *
  * usage: fast_path down|doubted
  * It has failed when it was taken out and taken back, or when it has carried no short message in a
- * round. Needs a fault that kills that path and revives it; fails when none does.
+ * round. While it is out it must carry nothing, and the others all. Needs a fault that kills that
+ * path and revives it; fails when none does.
  */
 #include "test/mpi/semantics/cases.hpp"
 
 #include <array>
 #include <cstdio>
+#include <numeric>
 #include <string_view>
 
 namespace {
@@ -21,10 +23,13 @@ constexpr double deadline_seconds = 40;
 constexpr double wanted_bytes = 1 << 20; // of long messages, on the path that is back
 constexpr int short_messages = 200;      // a round
 constexpr int short_bytes = 8;
+constexpr int long_messages = 5;
+constexpr int long_bytes = 100000;
+constexpr double bytes_of_a_round = short_messages * short_bytes + long_messages * long_bytes;
 MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
 bool taken_out = true; // that is waited for
 
-/* One figure of the first path to the other rank. */
+/* One figure of the paths to the other rank. */
 class Figure {
   public:
     explicit Figure(const char *name)
@@ -37,13 +42,22 @@ class Figure {
         values_.resize(2 * paths_of_a_peer);
         check(count == static_cast<int>(values_.size()), name, count);
     }
+    /* Of the first path. */
     double read()
     {
         MPI_T_pvar_read(session, handle_, values_.data());
-        return values_[static_cast<std::size_t>(world().right()) * paths_of_a_peer];
+        return *first();
     }
+    /* Of the other paths together, as of the last read(). */
+    double others() const { return std::accumulate(first() + 1, first() + paths_of_a_peer, 0.0); }
 
   private:
+    std::vector<double>::const_iterator first() const
+    {
+        return values_.begin() +
+               static_cast<std::ptrdiff_t>(world().right()) * std::ptrdiff_t{paths_of_a_peer};
+    }
+
     MPI_T_pvar_handle handle_ = MPI_T_PVAR_HANDLE_NULL;
     std::vector<double> values_;
 };
@@ -65,13 +79,23 @@ class Watch {
     /* \return whether it has failed, and carries again */
     bool round()
     {
+        const double returned = returns_.read();
+        const bool was_out = failovers_.read() != returned;
         const double before = bytes_.read();
+        const double others_before = bytes_.others();
         exchange(short_bytes, short_messages);
         const double between = bytes_.read();
-        exchange(100000, 5);
+        exchange(long_bytes, long_messages);
         const double after = bytes_.read();
+        const double others = bytes_.others() - others_before;
         const double failovers = failovers_.read();
         const double returns = returns_.read();
+        if (was_out && returns == returned) {
+            check(after == before, "bytes over a path that is out",
+                  static_cast<long>(after - before));
+            check(others >= bytes_of_a_round, "bytes over the others", static_cast<long>(others));
+            ++rounds_without_;
+        }
         // A short message goes the quickest way: by this path, if it counts as that.
         const double taken = (between - before) / short_bytes;
         failed_ = failed_ || (taken_out ? returns != 0 : taken == 0);
@@ -86,6 +110,8 @@ class Watch {
         if (world().rank == 0) {
             std::printf("# failovers %.0f, returns %.0f, short messages %.0f of %d\n", failovers,
                         returns, taken, short_messages);
+            std::printf("# %d rounds while it was out\n", rounds_without_);
+            check(!taken_out || rounds_without_ != 0, "no round while it was out");
         }
         return true;
     }
@@ -94,6 +120,7 @@ class Watch {
     Figure failovers_{"pml_dr_path_failovers"};
     Figure returns_{"pml_dr_path_returns"};
     Figure bytes_{"pml_dr_path_bytes"};
+    int rounds_without_ = 0; // from end to end
     bool failed_ = false;
     double carried_ = 0;
 };
