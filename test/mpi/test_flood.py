@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A flood of short messages that nobody takes yet: the receiver's memory stays bounded."""
+"""A flood of short messages that nobody takes yet: the receiver's memory stays bounded, and the sender's."""
 
 import os
 import subprocess
@@ -11,20 +11,36 @@ sys.dont_write_bytecode = True
 import fttap  # noqa: E402
 
 FLOOD = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "flood")
+STALLED = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "stalled")
 RANKS = 4
 # 3 senders, 24 MB together. What is bounded is the payload: the envelopes of messages that wait at
 # their senders take some 4 MB, by whatever name they wait.
 MESSAGES, BYTES, MOST_MEBIBYTES = "4000", "2000", "10"
+# One sender, 31 MB, nearly all of which waits in the program's memory; its envelope takes some 700 bytes.
+STALLED_MESSAGES, STALLED_BYTES, STALLED_MEBIBYTES = "8000", "3900", "10"
+NO_CREDIT_NEEDED = {"pml_dr_eager_window_bytes": 1 << 32, "pml_dr_unexpected_bytes": 1 << 40}
 
 
-def flood(btls, *settings):
+def job(btls, ranks, settings, *program):
     """\\return (exit code, everything printed)"""
-    command = [os.environ.get("FT_MPIRUN", "mpirun"), "--oversubscribe", "-n", str(RANKS),
-               "--mca", "pml", "dr", "--mca", "btl", btls + ",self", *settings,
-               FLOOD, MESSAGES, BYTES, MOST_MEBIBYTES]
+    command = [os.environ.get("FT_MPIRUN", "mpirun"), "--oversubscribe", "-n", str(ranks),
+               "--mca", "pml", "dr", "--mca", "btl", btls + ",self", *settings, *program]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=60, check=False)
     return done.returncode, done.stdout
+
+
+def flood(btls, *settings):
+    """The flood to one receiver."""
+    return job(btls, RANKS, settings, FLOOD, MESSAGES, BYTES, MOST_MEBIBYTES)
+
+
+def stalled(btls, window, most_in_window=None, **parameters):
+    """A sender to a receiver that is stopped, with timeouts that follow each other quickly."""
+    parameters = {"pml_dr_rto_max_ms": 50, "pml_dr_window_bytes": window, "pml_dr_fragment_bytes": 4096, **parameters}
+    settings = [word for name, value in parameters.items() for word in ("--mca", name, str(value))]
+    return job(btls, 2, settings, STALLED, STALLED_MESSAGES, STALLED_BYTES, str(most_in_window or window),
+               STALLED_MEBIBYTES)
 
 
 def bounded(result):
@@ -55,4 +71,22 @@ def unbounded_grows():
     fttap.check(code != 0 and "rank 0 grew" in text, f"exit {code}: nothing was bounded\n{text}")
 
 
-fttap.main([per_peer, per_process, always_asked, unbounded_grows])
+def window_at_sender():
+    """pml_dr_window_bytes bounds what a sender keeps for a receiver that is stopped"""
+    for btls in ("vader", "tcp"):
+        bounded(stalled(btls, 1 << 18, **NO_CREDIT_NEEDED))
+
+
+def credit_at_sender():
+    """and so does pml_dr_eager_window_bytes"""
+    bounded(stalled("vader,tcp", 1 << 30, 1 << 18, pml_dr_eager_window_bytes=1 << 18))
+
+
+def unbounded_sender_grows():
+    """without a bound the sender keeps a copy of everything"""
+    code, text = stalled("tcp", 1 << 30, 1 << 18, pml_dr_window_vfrags=1024, **NO_CREDIT_NEEDED)
+    fttap.check(code != 0 and "bytes in the window" in text, f"exit {code}: nothing was bounded\n{text}")
+
+
+fttap.main([per_peer, per_process, always_asked, unbounded_grows, window_at_sender, credit_at_sender,
+            unbounded_sender_grows])
