@@ -5,6 +5,7 @@
 
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/fragment_size.hpp"
+#include "ompi/mca/pml/dr/ofi_errors.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peer_limits.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
@@ -157,6 +158,9 @@ std::uint16_t sendi_limit(const mca_btl_base_module_t &btl, bool shared) noexcep
 bool usable(const mca_bml_base_btl_t &candidate, std::size_t carried) noexcept
 {
     const mca_btl_base_module_t *btl = candidate.btl;
+    if (std::strcmp(component_name(btl), "ofi") == 0 && !ofi_errors_survived()) {
+        return false;
+    }
     if (carried < fragment_overhead + least_payload) {
         const std::string size = std::to_string(carried);
         const std::string needed = std::to_string(fragment_overhead + least_payload);

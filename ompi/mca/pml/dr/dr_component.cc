@@ -8,6 +8,7 @@
 #include "ompi/mca/pml/dr/dr_module.hpp"
 #include "ompi/mca/pml/dr/drain.hpp"
 #include "ompi/mca/pml/dr/local_help.hpp"
+#include "ompi/mca/pml/dr/ofi_errors.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peer_limits.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
@@ -87,6 +88,7 @@ mca_pml_base_module_t *init(int *priority, bool progress_threads, bool mpi_threa
     if (mca_bml_base_init(progress_threads, mpi_threads) != OMPI_SUCCESS) {
         return nullptr;
     }
+    survive_ofi_errors();
     let_btls_stand_side_by_side();
     publish_limits();
     mca_btl_base_selected_module_t *selected = nullptr;
@@ -108,6 +110,7 @@ int finalize() noexcept
         show_help_there_again();
         print_statistics();
     }
+    die_of_ofi_errors_again(); // what the BTLs have to do is done
     return mca_bml.bml_finalize();
 }
 

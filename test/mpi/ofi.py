@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Open MPI's btl/ofi as one more path of pml/dr, with faults, and with a peer that is killed. Prints TAP.
+
+usage: ofi.py [all]
+With `all`: over every provider, and also where no other path is left.
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.dont_write_bytecode = True
+
+import ftmpi  # noqa: E402
+import fttap  # noqa: E402
+import test_paths  # noqa: E402
+
+KILLED = os.path.join(ftmpi.BUILD, "test", "mpi", "semantics", "killed_peer")
+WORK = [ftmpi.HASHRING, "--rounds", 10, "--max", 200000]
+DEADLINE = 60
+TOLD = "libfabric reported an error to btl/ofi"
+
+ALL = "all" in sys.argv[1:]
+
+# By itself btl/ofi uses none of libfabric's providers that need no hardware.
+TWO_SIDED = {"btl_ofi_mode": 1}
+PROVIDERS = ("shm", "sockets", "udp;ofi_rxd") if ALL else ("shm",)
+
+ftmpi.NETWORKS.update({
+    "ofi": ("ofi", TWO_SIDED, 1),
+    "ofi+others": ("vader,tcp,ofi", {**TWO_SIDED, "btl_tcp_if_include": "lo"}, 3),
+    "ofi as it comes": ("vader,tcp,ofi", {"btl_tcp_if_include": "lo"}, 2),
+})
+
+
+def sent(network, parameters):
+    """A run whose data is right, and how many fragments the paths of each BTL carried."""
+    result, paths = test_paths.run(network, parameters, WORK)
+    result.must(result.right, "the data was not right")
+    result.must(TOLD not in result.output, "libfabric reported an error")
+    carried = {}
+    for path in paths:
+        carried[path.btl] = carried.get(path.btl, 0) + path.sent
+    fttap.comment(f"{result.seconds:.1f} s, {carried}")
+    return result, carried
+
+
+def as_it_comes():
+    """named beside others as it comes, btl/ofi cannot send, and is no path"""
+    _, carried = sent("ofi as it comes", {})
+    fttap.check(sorted(carried) == ["tcp", "vader"] and all(carried.values()), str(carried))
+
+
+def one_of_three():
+    """with btl_ofi_mode 1 it carries beside vader and tcp, while fragments are lost and spoilt"""
+    for provider in PROVIDERS:
+        result, carried = sent("ofi+others", {"btl_ofi_provider_include": provider, "btl_fault_drop": 1,
+                                              "btl_fault_corrupt": 1})
+        result.must(sorted(carried) == ["ofi", "tcp", "vader"] and all(carried.values()), f"not all carry: {carried}")
+        result.must(result.dr["retransmitted"] > 0 and result.dr["corrupt_payload"] > 0, "the faults did not strike")
+
+
+def dies():
+    """when it dies beside vader and tcp they carry on"""
+    result, _ = sent("ofi+others", {"btl_ofi_provider_include": "shm", "btl_fault_kill_btl": "ofi",
+                                    "btl_fault_kill_after": 20, "btl_fault_ranks": 0})
+    result.must(result.faults["killed"] > 0, "the path did not die")
+
+
+def peer_is_killed():
+    """a peer is killed, libfabric reports errors, btl/ofi would exit: the others hear of it and go on"""
+    for network in ("ofi", "ofi+others") if ALL else ("ofi+others",):
+        command = ftmpi.command_for(network, "dr", {"errmgr": "radixft", "btl_ofi_provider_include": "sockets"},
+                                    [KILLED], ranks=3)
+        result = ftmpi.run(command, DEADLINE, show_stacks=True)
+        result.must(not result.late, "a stall")
+        result.must(TOLD in result.output, "libfabric reported no error: nothing was tried")
+        for rank in (0, 2):
+            result.must(f"rank {rank}: error class 75, went on" in result.output, f"rank {rank} did not go on")
+        result.must(result.code == 0, "it failed")
+
+
+if __name__ == "__main__":
+    ftmpi.become_subreaper()
+    fttap.main([as_it_comes, one_of_three, dies, peer_is_killed])
