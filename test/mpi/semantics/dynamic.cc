@@ -2,6 +2,8 @@
  * accept, disconnect, traffic over the intercommunicators, and sub-communicators made while
  * messages are on their way.
  *
+ * usage: dynamic [spawns]
+ * With the word only the ways to spawn that are not among the others.
  * The program spawns itself; a child finds a parent and does its half.
  */
 #include "test/mpi/semantics/cases.hpp"
@@ -123,6 +125,26 @@ MPI_Comm spawn(MPI_Comm comm, int count, const char *what)
     return children;
 }
 
+/* The half of those whose children run be_brief. \param which command each child was started by */
+void take_brief(MPI_Comm children, int count, const std::vector<int> &which)
+{
+    int others = 0;
+    MPI_Comm_remote_size(children, &others);
+    check(others == count, "spawned processes", others);
+    int rank = 0;
+    MPI_Comm_rank(children, &rank);
+    if (rank == 0) {
+        for (int child = 0; child < others; ++child) {
+            int command = -1;
+            MPI_Recv(&command, 1, MPI_INT, child, data_tag, children, MPI_STATUS_IGNORE);
+            check(command == which[static_cast<std::size_t>(child)], "command of a child", command);
+        }
+    }
+    collectives(children, false);
+    hear_from_children(children);
+    MPI_Comm_disconnect(&children);
+}
+
 void spawned_together()
 {
     MPI_Comm children = spawn(MPI_COMM_WORLD, 2, "exchange");
@@ -131,6 +153,50 @@ void spawned_together()
     hear_from_children(children);
     MPI_Comm_disconnect(&children);
     check(children == MPI_COMM_NULL, "not disconnected");
+}
+
+/* One call starts two commands with arguments of their own; only those of the root count. */
+void spawned_from_two_commands()
+{
+    constexpr int root = 1;
+    std::array<std::string, 2> words{"first", "second"};
+    std::string kind("brief");
+    std::array<char *, 3> first{kind.data(), words[0].data(), nullptr};
+    std::array<char *, 3> second{kind.data(), words[1].data(), nullptr};
+    std::array<char **, 2> arguments{first.data(), second.data()};
+    std::string path(own_path);
+    std::array<char *, 2> commands{path.data(), path.data()};
+    const std::array counts{1, 2};
+    const std::array infos{MPI_INFO_NULL, MPI_INFO_NULL};
+    std::array<int, 3> errors{-1, -1, -1};
+    const bool counted = world().rank == root || world().size <= root;
+    MPI_Comm children = MPI_COMM_NULL;
+    MPI_Comm_spawn_multiple(2, counted ? commands.data() : nullptr,
+                            counted ? arguments.data() : nullptr, counted ? counts.data() : nullptr,
+                            counted ? infos.data() : nullptr, world().size > root ? root : 0,
+                            MPI_COMM_WORLD, &children, errors.data());
+    for (const int error : errors) {
+        check(error == MPI_SUCCESS, "error code of a spawned process", error);
+    }
+    take_brief(children, 3, {0, 1, 1});
+}
+
+/* All ranks at once, each with children of its own, time and again. */
+void spawned_at_once()
+{
+    constexpr int turns = 2;
+    for (int turn = 0; turn < turns; ++turn) {
+        take_brief(spawn(MPI_COMM_SELF, 1, "brief"), 1, {0});
+    }
+}
+
+/* A program that has spawned, merged and parted many times goes on doing so. */
+void spawned_in_turn()
+{
+    constexpr int turns = 5;
+    for (int turn = 0; turn < turns; ++turn) {
+        take_brief(spawn(MPI_COMM_WORLD, 1 + turn % 2, "brief"), 1 + turn % 2, {0, 0});
+    }
 }
 
 /* Each rank has children of its own, while the others go on talking. */
@@ -280,12 +346,28 @@ void group_apart()
     MPI_Group_free(&all);
 }
 
-int be_child(MPI_Comm parent, const std::string &what)
+/* \param command the word by which this process was told from those of another command */
+void be_brief(MPI_Comm parent, const std::string &command)
+{
+    const void *value = nullptr;
+    int found = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, static_cast<void *>(&value), &found);
+    const int number = found != 0 && value != nullptr ? *static_cast<const int *>(value) : -1;
+    check(command.empty() || command == (number == 0 ? "first" : "second"),
+          "argument of another command", number);
+    MPI_Send(&number, 1, MPI_INT, 0, data_tag, parent);
+    collectives(parent, true);
+    report_up(parent);
+}
+
+int be_child(MPI_Comm parent, const std::string &what, const std::string &command)
 {
     if (what == "exchange") {
         exchange(parent);
         collectives(parent, true);
         report_up(parent);
+    } else if (what == "brief") {
+        be_brief(parent, command);
     } else {
         int parents = 0;
         MPI_Comm_remote_size(parent, &parents);
@@ -299,6 +381,8 @@ int be_child(MPI_Comm parent, const std::string &what)
         }
     }
     MPI_Comm_disconnect(&parent);
+    MPI_Comm_get_parent(&parent);
+    check(parent == MPI_COMM_NULL, "a parent after parting");
     const bool well = cases::failures() == 0;
     MPI_Finalize();
     return well ? 0 : 1;
@@ -313,16 +397,26 @@ constexpr std::array all{
     cases::Case{"connect and accept, twice", connect_and_accept},
 };
 
+constexpr std::array spawning{
+    cases::Case{"spawn from two commands", spawned_from_two_commands},
+    cases::Case{"spawn by all ranks at once", spawned_at_once},
+    cases::Case{"spawn, merge and part in turn", spawned_in_turn},
+};
+
 } // namespace
 
 int main(int argc, char **argv)
 {
     own_path = argv[0];
+    const std::string what(argc > 1 ? argv[1] : "");
+    if (what == "spawns") {
+        return cases::run(argc, argv, MPI_THREAD_SINGLE, spawning);
+    }
     if (argc > 1) {
         MPI_Comm parent = MPI_COMM_NULL;
         cases::begin(argc, argv, MPI_THREAD_SINGLE);
         MPI_Comm_get_parent(&parent);
-        return be_child(parent, argv[1]);
+        return be_child(parent, what, argc > 2 ? argv[2] : "");
     }
     return cases::run(argc, argv, MPI_THREAD_SINGLE, all);
 }
