@@ -530,7 +530,8 @@ void Daemon::end_here(const char *topic)
     if (std::exchange(over_, true)) {
         return;
     }
-    orte_show_help("help-errmgr-radixft.txt", topic, true, orte_process_info.nodename);
+    orte_show_help("help-errmgr-radixft.txt", topic, true, orte_process_info.nodename,
+                   static_cast<unsigned long long>(unread_bytes()));
     orte_odls.kill_local_procs(nullptr);
     set_exit_code(ORTE_ERROR_DEFAULT_EXIT_CODE);
     ORTE_ACTIVATE_JOB_STATE(nullptr, ORTE_JOB_STATE_DAEMONS_TERMINATED);

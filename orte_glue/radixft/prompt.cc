@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -72,6 +73,21 @@ void send_promptly() noexcept
             (void)setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         }
     });
+}
+
+std::uint64_t unread_bytes() noexcept
+{
+    std::uint64_t all = 0;
+    for_numbers("/proc/self/fd", [&all](int file) {
+        int type = 0;
+        int bytes = 0;
+        socklen_t size = sizeof type;
+        if (getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
+            ioctl(file, FIONREAD, &bytes) == 0 && bytes > 0) {
+            all += static_cast<std::uint64_t>(bytes);
+        }
+    });
+    return all;
 }
 
 void run_promptly() noexcept

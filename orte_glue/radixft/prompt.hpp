@@ -3,6 +3,8 @@
 /// and so that nobody waits for a process that is dead.
 #pragma once
 
+#include <cstdint>
+
 namespace ft::radixft {
 
 /// Switches Nagle's algorithm (RFC 896) off for every TCP connection of this process. PMIx 4.2
@@ -10,6 +12,9 @@ namespace ft::radixft {
 /// acknowledged that, which a busy rank's does by a timer, some 20 to 40 ms later. What is held
 /// back already leaves at once. Costs a few system calls for each open file. Any thread.
 void send_promptly() noexcept;
+
+/// Bytes that have come over this process's connections and that it has not read. Any thread.
+std::uint64_t unread_bytes() noexcept;
 
 /// Asks the kernel to let the calling thread run soon after it wakes, also while other processes
 /// compute on every core: with half the time slice that it has. Linux 6.12 and later (EEVDF) lets

@@ -116,7 +116,7 @@ def tell_logs(folder):
     """What each daemon's engine heard and said last."""
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), encoding="ascii", errors="replace") as text:
-            lines = text.read().splitlines()[-24:]
+            lines = text.read().splitlines()[-200:]
         comment("\n".join([f"the end of {name}:", *(line[:110] for line in lines)]))
 
 
