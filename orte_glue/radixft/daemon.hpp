@@ -203,6 +203,7 @@ class Daemon {
     static void end_launcher(const orte_proc_t &daemon);
 
     // daemon_watch.cc
+    void keep_job(Rank dead);
     static void set_for_ranks(const char *variable, const char *value);
     void start_board();
     void start_lines();
@@ -308,11 +309,12 @@ class Daemon {
     Spawns spawns_;                               ///< at mpirun, or who stands in for it
     AddressRequests requests_;
     Publications publications_;
-    std::set<std::uint32_t> bereaved_; ///< jobs of which a rank died
-    std::vector<Comeback> comebacks_;  ///< at mpirun: not started yet
-    std::vector<Launch> launches_;     ///< at mpirun: wait for newcomers
-    std::set<NodeId> ready_;           ///< at mpirun, during the launch
-    bool mapped_ = false;              ///< at mpirun: it is decided where the first job runs
+    std::set<std::uint32_t> bereaved_;                           ///< jobs of which a rank died
+    std::map<std::uint32_t, std::set<std::uint32_t>> died_here_; ///< ranks of this daemon's, by job
+    std::vector<Comeback> comebacks_;                            ///< at mpirun: not started yet
+    std::vector<Launch> launches_;                               ///< at mpirun: wait for newcomers
+    std::set<NodeId> ready_;                                     ///< at mpirun, during the launch
+    bool mapped_ = false; ///< at mpirun: it is decided where the first job runs
     /// Daemons without which the job began, and at mpirun why: "could not be started".
     std::map<NodeId, std::string> missing_;
     /// At mpirun: daemons that were given up in the launch or in a spawn, and not asked for again.

@@ -198,8 +198,24 @@ void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
     const Rank who{rank.name.jobid, rank.name.vpid};
     lines_.forget(who);
     bereaved_.insert(who.jobid);
+    keep_job(who);
     const bool came = !is_first(who.jobid) || ORTE_FLAG_TEST(&rank, ORTE_PROC_FLAG_REG);
     rank_died(who, came ? cause : Cause::absent, rank.exit_code);
+}
+
+/// The runtime's daemon forgets a job when the last of its ranks here has ended, and tells mpirun
+/// of their ends, which have been told as deaths. But its other ranks live, and may spawn a new one
+/// here, which would ask for a job that nobody here knows and fail in MPI_Init.
+void Daemon::keep_job(Rank dead)
+{
+    orte_job_t *const job = orte_get_job_data_object(dead.jobid);
+    std::set<std::uint32_t> &died = died_here_[dead.jobid];
+    died.insert(dead.vpid);
+    if (!ORTE_PROC_IS_HNP && job != nullptr && died.size() >= job->num_local_procs &&
+        job->num_procs > job->num_local_procs) {
+        orte_set_attribute(&job->attributes, ORTE_JOB_TERM_NOTIFIED, ORTE_ATTR_LOCAL, nullptr,
+                           OPAL_BOOL);
+    }
 }
 
 void Daemon::rank_not_started(orte_proc_t &rank) noexcept

@@ -333,6 +333,17 @@ def evicted_comes_back():
         check(re.search(r"host n3 was taken for dead by the others", it.run.err), "the evicted one was not told")
 
 
+def replaced_on_its_host():
+    """A rank that was alone on its host dies, its daemon lives: another one is spawned there, twice"""
+    with job(again="n2") as it:
+        os.kill(it.pid_of("^/.*joins n3", "n2"), signal.SIGKILL)
+        it.says("every daemon knows")
+        for _ in range(2):
+            it.command(b"b")
+            it.hears("joined", "nothing can be spawned on its host")
+        it.finishes(RANKS - 1)
+
+
 def first_host_comes_back():
     """A host of the job itself, lost with its rank, comes back with a spawn as who it was, twice"""
     with job(again="n2") as it:
@@ -568,7 +579,7 @@ TESTS = [host_dies_in_mpi_init("KMNOP"), host_dies_in_mpi_init("QRST"), dies_in_
          add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes,
          no_slots, slots_for_some, spawned_before_the_last_has_ended,
          dies_before_mpi_init, aborts_in_mpi_init, evicted_comes_back,
-         first_host_comes_back, two_come_back, joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
+         replaced_on_its_host, first_host_comes_back, two_come_back, joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
 ORPHANS = [without_mpirun_in_spawn(*stop) for stop in STOPS.items()] + [without_mpirun_while_a_host_joins(has_asked)
                                                                       for has_asked in (False, True)]
 
