@@ -12,6 +12,7 @@
 /// component. What has no version that can be read is another series.
 #pragma once
 
+#include "opal/mca/listed.hpp"
 #include "opal/mca/opal_prelude.hpp"
 #include "opal/mca/show_help.hpp"
 
@@ -36,26 +37,6 @@ constexpr bool of_series(std::string_view version, int major, int minor) noexcep
     }
     version.remove_prefix(1);
     return takes(minor) && (version.empty() || version.front() < '0' || version.front() > '9');
-}
-
-/// Whether the user has listed a component by its name (`--mca btl tcp,dgram`), and not only
-/// excluded others.
-inline bool is_listed(const mca_base_framework_t &framework, std::string_view component) noexcept
-{
-    if (framework.framework_selection == nullptr || framework.framework_selection[0] == '^') {
-        return false;
-    }
-    std::string_view list(framework.framework_selection);
-    while (true) {
-        const std::size_t comma = list.find(',');
-        if (list.substr(0, comma) == component) {
-            return true;
-        }
-        if (comma == std::string_view::npos) {
-            return false;
-        }
-        list.remove_prefix(comma + 1);
-    }
 }
 
 /// Whether this process runs an Open MPI of the series that this was built for.

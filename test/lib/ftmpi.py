@@ -224,9 +224,10 @@ def end(pid):
 def sweep(of_run=None):
     """Ends and collects what a run has left behind, or with None what all have: there may be others under way."""
     give_up = time.monotonic() + 10
+    ended = set()  # what has ended has no environment any more
     while time.monotonic() < give_up:
         left = [pid for pid in descendants(os.getpid()) if pid not in KEPT and
-                (of_run is None or has_in_environment(pid, f"FT_RUN={of_run}\0"))]
+                (of_run is None or pid in ended or has_in_environment(pid, f"FT_RUN={of_run}\0"))]
         if not left:
             return
         for pid in left:
@@ -236,6 +237,7 @@ def sweep(of_run=None):
                 os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
                 pass
+        ended.update(left)
 
 
 KEPT = set()

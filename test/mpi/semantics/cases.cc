@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <fstream>
+#include <string>
 
 namespace cases {
 
@@ -61,6 +63,20 @@ void expect(std::span<const unsigned char> bytes, std::uint64_t seed, const char
             return;
         }
     }
+}
+
+long peak()
+{
+    std::ifstream status("/proc/self/status");
+    std::string word;
+    long kibibytes = -1;
+    while (status >> word) {
+        if (word == "VmHWM:") {
+            status >> kibibytes;
+            break;
+        }
+    }
+    return kibibytes;
 }
 
 int count_of(const MPI_Status &status, MPI_Datatype type)

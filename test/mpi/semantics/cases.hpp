@@ -46,6 +46,9 @@ std::vector<unsigned char> pattern(std::size_t size, std::uint64_t seed);
 /* Whether the bytes are those of `fill`; checks it too. */
 void expect(std::span<const unsigned char> bytes, std::uint64_t seed, const char *what);
 
+/* The largest resident set of this process so far, KiB; -1 if it cannot be told. */
+long peak();
+
 int count_of(const MPI_Status &status, MPI_Datatype type = MPI_BYTE);
 
 } // namespace cases

@@ -17,6 +17,7 @@ namespace {
 using cases::check;
 using cases::expect;
 using cases::pattern;
+using cases::peak;
 using cases::world;
 
 int messages = 0;
@@ -25,23 +26,6 @@ long most_kibibytes = 0;
 
 constexpr int flood_tag = 1;
 constexpr int last_tag = 2;
-
-/* The largest resident set so far, KiB. */
-long peak()
-{
-    long kibibytes = -1;
-    std::FILE *status = std::fopen("/proc/self/status", "r");
-    std::array<char, 256> line{};
-    while (status != nullptr && std::fgets(line.data(), line.size(), status) != nullptr) {
-        if (std::sscanf(line.data(), "VmHWM: %ld", &kibibytes) == 1) {
-            break;
-        }
-    }
-    if (status != nullptr) {
-        std::fclose(status);
-    }
-    return kibibytes;
-}
 
 std::uint64_t seed_of(int rank, int number)
 {

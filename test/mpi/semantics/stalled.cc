@@ -23,6 +23,7 @@ namespace {
 using cases::check;
 using cases::expect;
 using cases::pattern;
+using cases::peak;
 using cases::world;
 
 int messages = 0;
@@ -34,21 +35,6 @@ constexpr int flood_tag = 1;
 constexpr int pid_tag = 2;
 constexpr unsigned long long times_again = 20; // each of which could keep something more
 constexpr double deadline_seconds = 30;
-
-/* The largest resident set so far, KiB. */
-long peak()
-{
-    std::ifstream status("/proc/self/status");
-    std::string word;
-    long kibibytes = -1;
-    while (status >> word) {
-        if (word == "VmHWM:") {
-            status >> kibibytes;
-            break;
-        }
-    }
-    return kibibytes;
-}
 
 bool stopped(int pid)
 {

@@ -13,6 +13,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.ab
 sys.dont_write_bytecode = True
 sys.path[:0] = [os.path.join(TOP, "test", part) for part in ("harness", "lib")]
 
+import cores  # noqa: E402
 import ftcluster  # noqa: E402
 import manifest  # noqa: E402
 import parts  # noqa: E402
@@ -243,6 +244,24 @@ def what_is_awaited_ends():
     return lived and child.poll() is not None
 
 
+def cores_are_shared_while_it_lasts():
+    def seen(before):
+        with tempfile.TemporaryDirectory() as folder:
+            setting = os.path.join(folder, "setting")
+            if before is not None:
+                with open(setting, "w", encoding="ascii") as out:
+                    out.write(before)
+            values = []
+            shared = cores.Shared(setting)
+            for act in (lambda: None, shared.end, shared.end):
+                act()
+                if os.path.exists(setting):
+                    with open(setting, encoding="ascii") as now:
+                        values.append(now.read())
+            return values
+    return seen("1") == ["0", "1", "1"] and seen("0") == ["0", "0", "0"] and not seen(None)
+
+
 CASES = [
     a_good_test_passes, a_failed_case_is_seen, bad_tap_is_a_problem, a_skip_of_everything_says_why,
     a_crash_is_seen, the_deadline_holds_for_all_descendants,
@@ -251,6 +270,7 @@ CASES = [
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
     the_time_of_every_part_is_added_up, a_command_leaves_no_descriptor_behind,
     cases_side_by_side_are_told_in_order, what_is_awaited_ends,
+    cores_are_shared_while_it_lasts,
 ]
 
 

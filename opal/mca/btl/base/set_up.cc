@@ -4,21 +4,6 @@
 
 namespace ft::btl {
 
-bool is_named(const char *component) noexcept
-{
-    const char *selection = opal_btl_base_framework.framework_selection;
-    if (selection == nullptr || selection[0] == '^') {
-        return false;
-    }
-    char **list = opal_argv_split(selection, ',');
-    bool found = false;
-    for (char **name = list; name != nullptr && *name != nullptr; ++name) {
-        found = found || std::strcmp(*name, component) == 0;
-    }
-    opal_argv_free(list);
-    return found;
-}
-
 std::uint64_t fresh_cookie(std::uint64_t mask) noexcept
 {
     std::uint64_t cookie = 0;

@@ -14,9 +14,6 @@
 
 namespace ft::btl {
 
-/// Whether the parameter btl lists that component by its own name, and not only excludes others.
-[[nodiscard]] bool is_named(const char *component) noexcept;
-
 /// A random number that nobody else has, not 0, also not in the bits of `mask`.
 [[nodiscard]] std::uint64_t fresh_cookie(std::uint64_t mask = ~std::uint64_t{0}) noexcept;
 

@@ -4,6 +4,7 @@
 #include "opal/mca/btl/base/parameters.hpp"
 #include "opal/mca/btl/base/set_up.hpp"
 #include "opal/mca/btl/dgram/providers.hpp"
+#include "opal/mca/listed.hpp"
 #include "opal/mca/open_mpi_series.hpp"
 
 namespace ft::dgram {
@@ -194,7 +195,7 @@ bool set_up()
 mca_btl_base_module_t **init(int *count, bool /*progress*/, bool /*threads*/) noexcept
 try {
     *count = 0;
-    if (!btl::is_named("dgram") || !set_up()) {
+    if (!mca::is_listed(opal_btl_base_framework, "dgram") || !set_up()) {
         btl::all_modules<Module>().clear();
         return nullptr;
     }

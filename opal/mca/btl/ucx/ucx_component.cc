@@ -6,6 +6,7 @@
 
 #include "opal/mca/btl/base/parameters.hpp"
 #include "opal/mca/btl/base/set_up.hpp"
+#include "opal/mca/listed.hpp"
 #include "opal/mca/open_mpi_series.hpp"
 
 namespace ft::ucx {
@@ -134,7 +135,7 @@ bool load_library() noexcept
 mca_btl_base_module_t **init(int *count, bool /*progress*/, bool /*threads*/) noexcept
 try {
     *count = 0;
-    if (!btl::is_named("ucx") || !load_settings() || !load_library()) {
+    if (!mca::is_listed(opal_btl_base_framework, "ucx") || !load_settings() || !load_library()) {
         return nullptr;
     }
     return library->init(mca_btl_ucx_component, settings, *count);
