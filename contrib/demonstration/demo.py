@@ -10,14 +10,16 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.realpath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+sys.path.append(os.path.join(TOP, "test", "harness"))
 
+import cores  # noqa: E402
 import counts  # noqa: E402
 import screen as screen_module  # noqa: E402
 import stage as stage_module  # noqa: E402
 import survival  # noqa: E402
 
-HERE = os.path.dirname(os.path.realpath(__file__))
-TOP = os.path.dirname(os.path.dirname(HERE))
 HOSTS = 4
 RANKS = 4
 CUT_IN = "MPIRandomAccess_LCG"
@@ -192,6 +194,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
     demo = Demo(options())
+    shared = cores.Shared()
     try:
         code = demo.run()
         print(f"The demonstration took {time.monotonic() - began:.0f} s.")
@@ -203,6 +206,7 @@ def main():
         code = 1
     finally:
         demo.close()
+        shared.end()
     return code
 
 
