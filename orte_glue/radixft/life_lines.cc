@@ -136,7 +136,7 @@ void LifeLines::watch() noexcept
             [[maybe_unused]] const auto written = ::write(event_, &one, sizeof one);
             for (const std::uint32_t process : dying) {
                 if (fatal_signal(process) != 0) {
-                    run_last(static_cast<int>(process));
+                    give_way(static_cast<int>(process));
                 }
             }
         }

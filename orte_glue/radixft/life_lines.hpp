@@ -9,9 +9,8 @@
 /// before those that compute, so the daemon is woken some 60 microseconds after the kill, on busy
 /// cores too.
 ///
-/// What is left to the kernel is work, and nobody waits for it: a process that was killed is given
-/// the core that its memory takes to be freed only when nobody else wants it (run_last() in
-/// prompt.hpp).
+/// What is left to the kernel is work, and others are not to wait for it: a process that was killed
+/// gives way (give_way() in prompt.hpp) while its memory is freed.
 ///
 /// The end of one thread is no proof: who is told of it here asks the system whether the process
 /// was killed (fatal_signal() in watch.hpp). Ranks can write to the memory of all ranks of their

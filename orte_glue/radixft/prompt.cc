@@ -1,5 +1,6 @@
 #include "orte_glue/radixft/prompt.hpp"
 
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
@@ -47,6 +48,8 @@ struct SchedulingAttributes {
     std::uint64_t period = 0;
 };
 constexpr std::uint64_t not_inherited = 1; // SCHED_FLAG_RESET_ON_FORK
+/// A third of the weight, sched(7).
+constexpr int way_given = 5;
 
 void shorten_slice(int thread)
 {
@@ -100,13 +103,15 @@ void run_all_promptly() noexcept
     for_numbers("/proc/self/task", shorten_slice);
 }
 
-void run_last(int process) noexcept
+void give_way(int process) noexcept
 try {
     for_numbers(("/proc/" + std::to_string(process) + "/task").c_str(), [](int thread) {
-        // Higher niceness makes the kernel look at once who is to run; the policy alone does not.
-        (void)setpriority(PRIO_PROCESS, static_cast<id_t>(thread), 19);
-        const sched_param none{};
-        (void)sched_setscheduler(thread, SCHED_IDLE, &none);
+        const auto id = static_cast<id_t>(thread);
+        errno = 0;
+        if (const int nice = getpriority(PRIO_PROCESS, id); errno == 0) {
+            // The kernel looks at once who is to run, and a wait for the core ends in bounded time.
+            (void)setpriority(PRIO_PROCESS, id, nice + way_given);
+        }
     });
 } catch (const std::bad_alloc &) {
     // It takes the core from others.

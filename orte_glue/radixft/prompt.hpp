@@ -28,8 +28,11 @@ void run_promptly() noexcept;
 /// run_promptly() for every thread that this process has now.
 void run_all_promptly() noexcept;
 
-/// Lets every thread of a process of this user run only when nobody else wants the core
-/// (SCHED_IDLE, sched(7)). There is no way back without privileges.
-void run_last(int process) noexcept;
+/// Lets the others go first: every thread of a process of this user, which is dying, gets a third
+/// of the share that it had (a niceness of 5 more). There is no way back without privileges. No
+/// less than that: one that runs only when nobody else wants to (SCHED_IDLE) takes seconds to die
+/// on a machine where others compute, and its daemon, which collects it, may wait for its last
+/// thread in the kernel meanwhile, and be evicted (docs/failures.md).
+void give_way(int process) noexcept;
 
 } // namespace ft::radixft

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""errmgr/radixft under random kills: test_radixft_kills.py RUNS [FIRST SEED [CLUSTERS]]
+"""errmgr/radixft under random kills: test_radixft_kills.py RUNS [FIRST SEED [CLUSTERS [BUSY]]]
 
 Each run is a job of 6 ranks on 4 hosts in which ranks, daemons and mpirun are
 killed, some at once and some one after the other, while the ranks compute,
@@ -7,7 +7,9 @@ while they are in collective operations, or while all but one are in
 MPI_Finalize. The seed in a run's name decides everything but the scheduling.
 Every survivor must finish with the right result and the same view, everything
 must end by itself, and nobody who lives may be called dead. Several runs go on
-at a time, each on a cluster of its own.
+at a time, each on a cluster of its own, beside so many BUSY processes that
+compute all the time: who dies then waits for a core, and nobody may wait for
+the dead.
 """
 
 import contextlib
@@ -16,6 +18,7 @@ import os
 import queue
 import random
 import re
+import subprocess
 import sys
 import time
 
@@ -116,6 +119,19 @@ def run(cluster, plan):
             job.nothing_left()
 
 
+@contextlib.contextmanager
+def busy(count):
+    """So many processes that compute; they end with this one, too."""
+    loop = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+    computing = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in computing:
+            process.kill()
+            process.wait()
+
+
 def all_runs(seeds, clusters):
     """The tests, of which as many as there are clusters are under way at a time."""
     free = queue.Queue()
@@ -141,6 +157,8 @@ def all_runs(seeds, clusters):
 if __name__ == "__main__":
     FIRST = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     COUNT = int(sys.argv[3]) if len(sys.argv) > 3 else ftcluster.SIDE_BY_SIDE
+    BUSY = int(sys.argv[4]) if len(sys.argv) > 4 else 0
     with contextlib.ExitStack() as stack:
+        stack.enter_context(busy(BUSY))
         all_runs(range(FIRST, FIRST + int(sys.argv[1])),
                  [stack.enter_context(ftcluster.Cluster(hosts=HOSTS, ttl=86400)) for _ in range(COUNT)])
