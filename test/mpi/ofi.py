@@ -2,10 +2,11 @@
 """Open MPI's btl/ofi as one more path of pml/dr, with faults, and with a peer that is killed. Prints TAP.
 
 usage: ofi.py [all]
-With `all`: over every provider, and also where no other path is left.
+With `all`: over every provider, where no other path is left, and where a peer has no address, which takes seconds.
 """
 
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -19,6 +20,8 @@ KILLED = os.path.join(ftmpi.BUILD, "test", "mpi", "semantics", "killed_peer")
 WORK = [ftmpi.HASHRING, "--rounds", 10, "--max", 200000]
 DEADLINE = 60
 TOLD = "libfabric reported an error to btl/ofi"
+LEFT_OUT = "pml/dr on .*: btl/ofi cannot add process"
+FAULTS = os.path.join(ftmpi.BUILD, "test", "unit", "dgram", ".libs", "ofi_faults.so")
 
 ALL = "all" in sys.argv[1:]
 
@@ -33,9 +36,9 @@ ftmpi.NETWORKS.update({
 })
 
 
-def sent(network, parameters):
+def sent(network, parameters, program=()):
     """A run whose data is right, and how many fragments the paths of each BTL carried."""
-    result, paths = test_paths.run(network, parameters, WORK)
+    result, paths = test_paths.run(network, parameters, [*program, *WORK])
     result.must(result.right, "the data was not right")
     result.must(TOLD not in result.output, "libfabric reported an error")
     carried = {}
@@ -67,6 +70,28 @@ def dies():
     result.must(result.faults["killed"] > 0, "the path did not die")
 
 
+def not_added(faults, told):
+    """btl/ofi of rank 1 is not what it should be, and would have processes exit in MPI_Init; who says that of whom."""
+    result, carried = sent("ofi+others", {"btl_ofi_provider_include": "shm"},
+                           ["-x", f"LD_PRELOAD={FAULTS}", "-x", f"FT_OFI_FAULTS={faults},rank=1"])
+    result.must(len(re.findall(LEFT_OUT, result.output)) == told, "no message, or several")
+    return result, carried
+
+
+def address_is_refused():
+    """libfabric refuses an address: that path is not there, and the others carry"""
+    result, carried = not_added("addresses=0", 1)
+    result.must(re.search(r"ofi_faults\[rank 1\].* refused=[1-9]", result.output), "libfabric was the real one")
+    result.must(not re.search(r"pml/dr\[rank 1 -> \S+ ofi", result.output), "rank 1 has that path")
+    result.must(carried["vader"] > 0 and carried["tcp"] > 0, f"not all carry: {carried}")
+
+
+def peer_has_no_address():
+    """a peer's node has no provider: nobody has that path to it, and the others carry"""
+    _, carried = not_added("nothing=1", 1)
+    fttap.check(sorted(carried) == ["tcp", "vader"] and all(carried.values()), str(carried))
+
+
 def peer_is_killed():
     """a peer is killed, libfabric reports errors, btl/ofi would exit: the others hear of it and go on"""
     for network in ("ofi", "ofi+others") if ALL else ("ofi+others",):
@@ -82,4 +107,4 @@ def peer_is_killed():
 
 if __name__ == "__main__":
     ftmpi.become_subreaper()
-    fttap.main([as_it_comes, one_of_three, dies, peer_is_killed])
+    fttap.main([as_it_comes, one_of_three, dies, address_is_refused, *([peer_has_no_address] if ALL else []), peer_is_killed])

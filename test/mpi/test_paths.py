@@ -3,6 +3,7 @@
 
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -81,6 +82,18 @@ def checksum_of_one_btl():
             result.must(summed > sum(sent.values()) / 2, "payloads were not summed")
 
 
+def in_another_namespace():
+    """vader, told to use cma, would have both exit where one is in a container: it is no path, and tcp carries"""
+    if subprocess.run(["unshare", "-Ur", "true"], capture_output=True, check=False).returncode != 0:
+        raise fttap.Skip("user namespaces are not permitted here")
+    contained = 'test "$OMPI_COMM_WORLD_RANK" = 0 || exec unshare -Ur "$@"; exec "$@"'
+    result, paths = run("vader+tcp", {"btl_vader_single_copy_mechanism": "cma"},
+                        ["sh", "-c", contained, "contained", ftmpi.HASHRING, *WORK])
+    result.must(result.right, "the data was not right")
+    result.must(result.output.count("btl/vader cannot add process") == 2, "no message, or several")
+    result.must({path.btl for path in paths} == {"tcp"}, "vader is a path")
+
+
 if __name__ == "__main__":
     ftmpi.become_subreaper()
-    fttap.main([back_to_the_fast_path, after_a_short_silence, checksum_of_one_btl])
+    fttap.main([back_to_the_fast_path, after_a_short_silence, checksum_of_one_btl, in_another_namespace])

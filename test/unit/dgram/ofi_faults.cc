@@ -38,6 +38,8 @@ constexpr std::array names{
     Name{"send_queue_error", &OfiFaults::send_queue_error},
     Name{"receive_queue_error", &OfiFaults::receive_queue_error},
     Name{"post_error", &OfiFaults::post_error},
+    Name{"addresses", &OfiFaults::addresses},
+    Name{"nothing", &OfiFaults::nothing},
 };
 
 const char *rank_of_job()
@@ -77,8 +79,8 @@ struct Report {
             const OfiCounts &c = ofi_counts();
             std::fprintf(stderr,
                          "ofi_faults[rank %s]: sends=%" PRIu64 " injects=%" PRIu64
-                         " no_room=%" PRIu64 " failed=%" PRIu64 "\n",
-                         rank_of_job(), c.sends, c.injects, c.no_room, c.failed);
+                         " no_room=%" PRIu64 " failed=%" PRIu64 " refused=%" PRIu64 "\n",
+                         rank_of_job(), c.sends, c.injects, c.no_room, c.failed, c.refused);
         }
     }
 };
@@ -121,6 +123,11 @@ struct Queue {
     std::deque<Completion> done;
 };
 
+struct Addresses {
+    fi_ops_av *own = nullptr;
+    fi_ops_av ops{};
+};
+
 /// Domains and fabrics, which only open other things.
 struct Opener {
     fi_ops_fabric *own_fabric = nullptr;
@@ -153,6 +160,7 @@ class Register {
 };
 Register<Endpoint> endpoints;
 Register<Queue> queues;
+Register<Addresses> vectors;
 Register<Opener> openers;
 
 ssize_t send(fid_ep *object, const void *bytes, std::size_t length, void *descriptor,
@@ -282,11 +290,39 @@ int open_endpoint(fid_domain *domain, fi_info *info, fid_ep **out, void *context
     return rc;
 }
 
+int insert(fid_av *object, const void *address, std::size_t count, fi_addr_t *place,
+           std::uint64_t flags, void *context)
+{
+    OfiCounts &counts = ofi_counts();
+    if (counts.addresses + count > ofi_faults().addresses) {
+        counts.refused += count;
+        return 0;
+    }
+    counts.addresses += count;
+    return vectors.of(object).own->insert(object, address, count, place, flags, context);
+}
+
+int open_vector(fid_domain *domain, fi_av_attr *attributes, fid_av **out, void *context)
+{
+    const int rc = openers.of(domain).own_domain->av_open(domain, attributes, out, context);
+    if (rc == 0) {
+        Addresses &vector = vectors.fresh(*out);
+        vector.own = (*out)->ops;
+        vector.ops = *(*out)->ops;
+        vector.ops.insert = insert;
+        (*out)->ops = &vector.ops;
+    }
+    return rc;
+}
+
 int open_queue(fid_domain *domain, fi_cq_attr *attributes, fid_cq **out, void *context)
 {
     const int rc = openers.of(domain).own_domain->cq_open(domain, attributes, out, context);
     if (rc == 0) {
         Queue &queue = queues.fresh(*out);
+        if (attributes->format != FI_CQ_FORMAT_MSG) {
+            return rc; // btl/ofi's, with entries that only its context fits
+        }
         queue.own = (*out)->ops;
         queue.ops = *(*out)->ops;
         queue.ops.read = read;
@@ -303,6 +339,7 @@ int open_domain(fid_fabric *fabric, fi_info *info, fid_domain **out, void *conte
         Opener &opener = openers.fresh(*out);
         opener.own_domain = (*out)->ops;
         opener.domain = *(*out)->ops;
+        opener.domain.av_open = open_vector;
         opener.domain.cq_open = open_queue;
         opener.domain.endpoint = open_endpoint;
         (*out)->ops = &opener.domain;
@@ -333,6 +370,9 @@ int fi_getinfo(std::uint32_t version, const char *node, const char *service, std
                const fi_info *hints, fi_info **info)
 {
     static auto *const own = ft::test::real<decltype(fi_getinfo)>("fi_getinfo");
+    if (ft::test::ofi_faults().nothing != 0) {
+        return -FI_ENODATA;
+    }
     const int rc = own(version, node, service, flags, hints, info);
     for (fi_info *one = rc == 0 ? *info : nullptr; one != nullptr; one = one->next) {
         one->tx_attr->inject_size =

@@ -22,14 +22,18 @@ struct OfiFaults {
     std::uint64_t send_queue_error = 0;    ///< fi_cq_read of sends fails with it, after `after`
     std::uint64_t receive_queue_error = 0; ///< ... of receives
     std::uint64_t post_error = 0;          ///< fi_send fails with it, after so many that are good
+    std::uint64_t addresses = ~std::uint64_t{0}; ///< so many are taken of peers, no more
+    std::uint64_t nothing = 0;                   ///< 1: there is no provider at all
     bool mute = false; ///< fi_cq_readerr does not tell what failed, but fails itself
 };
 
 struct OfiCounts {
     std::uint64_t sends = 0; ///< by fi_send
     std::uint64_t injects = 0;
-    std::uint64_t no_room = 0; ///< sends that had to wait for others
-    std::uint64_t failed = 0;  ///< completions, looks at a queue and sends that were made fail
+    std::uint64_t no_room = 0;   ///< sends that had to wait for others
+    std::uint64_t failed = 0;    ///< completions, looks at a queue and sends that were made fail
+    std::uint64_t refused = 0;   ///< addresses
+    std::uint64_t addresses = 0; ///< ... and those that were taken
     std::uint64_t send_completions = 0;
     std::uint64_t receive_completions = 0;
 };

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "ompi/mca/pml/dr/added_peers.hpp"
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "ompi/mca/pml/dr/ofi_errors.hpp"
@@ -368,6 +369,7 @@ void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *proc
             MCA_BTL_ERROR_FLAGS_NONFATAL) {
         return;
     }
+    leave_added_peer();
     peers().for_each([&](PeerState &peer) {
         if (process != nullptr && &peer.proc->super != process) {
             return;

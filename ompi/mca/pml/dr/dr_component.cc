@@ -2,6 +2,7 @@
 
 #include "opal/mca/open_mpi_series.hpp"
 
+#include "ompi/mca/pml/dr/added_peers.hpp"
 #include "ompi/mca/pml/dr/broken_pipe.hpp"
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
@@ -89,6 +90,7 @@ mca_pml_base_module_t *init(int *priority, bool progress_threads, bool mpi_threa
         return nullptr;
     }
     survive_ofi_errors();
+    survive_added_peers();
     let_btls_stand_side_by_side();
     publish_limits();
     mca_btl_base_selected_module_t *selected = nullptr;
@@ -110,6 +112,7 @@ int finalize() noexcept
         show_help_there_again();
         print_statistics();
     }
+    die_of_added_peers_again();
     die_of_ofi_errors_again(); // what the BTLs have to do is done
     return mca_bml.bml_finalize();
 }

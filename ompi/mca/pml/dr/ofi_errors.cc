@@ -1,8 +1,8 @@
 // btl/ofi ends the process in a function of its own, mca_btl_ofi_exit, which it exports and hence
 // calls through its table of functions of other libraries. The entry of that table is replaced.
 // Where the function is called while completions are read, the code behind the call only leaves
-// the completion behind; where it is called elsewhere (a peer without an address) it could not go
-// on, and ends as before.
+// the completion behind. While a peer is added it could not go on, and is left (added_peers.hpp).
+// It is called elsewhere only by what dr never uses: put, get and atomics.
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include "ompi/mca/pml/dr/ofi_errors.hpp"
@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ompi/mca/pml/dr/added_peers.hpp"
 #include "opal/mca/show_help.hpp"
 
 namespace ft::dr {
@@ -55,6 +56,7 @@ void go_on() noexcept
     const auto caller = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
     if (std::none_of(goes_on_in.begin(), goes_on_in.end(),
                      [caller](const Range &range) { return range.holds(caller); })) {
+        leave_added_peer();
         exit_of_btl();
     }
     if (!told.exchange(true, std::memory_order_relaxed)) {
