@@ -392,6 +392,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
                 side.peer().path_revived(side.path(operand / 4 % 3), now);
             } else if (operand % 4 == 2 && operand >= 0x80) {
                 side.peer().path_replaced(side.path(operand / 4 % 3), now);
+            } else if (operand % 4 == 2 && operand >= 0x40) {
+                side.peer().path_not_connected(side.path(operand / 4 % 3), now);
             } else if (operand % 4 == 2) {
                 side.peer().path_error(side.path(operand / 4 % 3), now);
             } else {

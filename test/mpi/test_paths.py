@@ -14,6 +14,7 @@ import fttap  # noqa: E402
 
 DEADLINE = 60
 FAST_PATH = os.path.join(ftmpi.BUILD, "test", "mpi", "semantics", "fast_path")
+PAIR = os.path.join(ftmpi.BUILD, "test", "mpi", "semantics", "pair")
 WORK = ["--rounds", 5, "--max", 100000]
 PATH = re.compile(r"^pml/dr\[rank (\d+) -> \S+ (\w+)\[\d+\]\]: state=\w+ sent=(\d+) .* failovers=(\d+) returns=(\d+) ",
                   re.MULTILINE)
@@ -94,6 +95,16 @@ def in_another_namespace():
     result.must({path.btl for path in paths} == {"tcp"}, "vader is a path")
 
 
+def who_yields_loses_no_path():
+    """two connect to each other at once, and btl/tcp turns down the one: neither path is taken out for that"""
+    library = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", ".libs", "turned_down.so")
+    for network in ("tcp", "vader+tcp"):
+        result, paths = run(network, {}, ["-x", f"LD_PRELOAD={library}", "-x", "FT_TURNED_DOWN=1", PAIR])
+        result.must(result.output.count(" right") == 2, "the data was not right")
+        result.must("rank 1 was turned down" in result.output, "it was not turned down")
+        result.must(all(path.sent > 0 and path.failovers == 0 for path in paths), "a path was taken out")
+
+
 if __name__ == "__main__":
     ftmpi.become_subreaper()
-    fttap.main([back_to_the_fast_path, after_a_short_silence, checksum_of_one_btl, in_another_namespace])
+    fttap.main([back_to_the_fast_path, after_a_short_silence, checksum_of_one_btl, in_another_namespace, who_yields_loses_no_path])

@@ -179,7 +179,7 @@ PathId Sender::expire(Vfrag &v, base::Time now)
     --index;
     const PathId path = v.fragments[index].path;
     v.ack_deadline_ = now + ack_timeout(v, path);
-    paths_.on_timeout(path, now);
+    paths_.on_timeout(path, now, now - age_of(v.fragments[index], now));
     paths_.on_unanswered(path, now);
     doubt(v, index);
     mark_lost(v, index, LossReason::timeout);
@@ -312,7 +312,7 @@ void Sender::expire_watchdog(Vfrag &v, base::Time now)
         newest = record.path;
         if ((blamed >> record.path & 1U) == 0) {
             blamed |= 1U << record.path;
-            paths_.on_timeout(record.path, now);
+            paths_.on_timeout(record.path, now, now - age_of(record, now));
         }
         if (record.state == FragmentState::in_flight && paths_.other_ready(record.path) &&
             !config_.disable_failover) {

@@ -302,7 +302,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
     }
 }
 
-void PathSet::on_timeout(PathId id, base::Time now)
+void PathSet::on_timeout(PathId id, base::Time now, base::Time sent)
 {
     Path &path = paths_[id];
     // What was sent together times out together, and is answered for once: if the path has become
@@ -315,9 +315,10 @@ void PathSet::on_timeout(PathId id, base::Time now)
         return;
     }
     saturating_increment(path.timeouts);
-    // Only an answer over another path, and since the last look, tells a dead path from a peer that
-    // computes: one that answered there a moment ago and then fell silent altogether is no witness.
-    if (last_alive_ > std::max(path.last_ack, path.last_timeout)) {
+    // Only an answer over another path, since the last look and since this one was asked, tells a
+    // dead path from a peer that computes: one that answered there before and then fell silent
+    // altogether is no witness.
+    if (last_alive_ > std::max({path.last_ack, path.last_timeout, sent})) {
         saturating_increment(path.strikes);
     }
     path.last_timeout = now;
@@ -494,7 +495,7 @@ void PathSet::on_time(base::Time now)
             if (path.state == PathState::probing) {
                 change(id, PathState::down, now);
             } else {
-                on_timeout(id, now);
+                on_timeout(id, now, path.probe_in_flight ? probe_sent(path, now) : base::Time{});
             }
         }
         if (path.state == PathState::up || path.state == PathState::gone) {

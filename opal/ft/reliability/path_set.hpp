@@ -156,7 +156,9 @@ class PathSet {
     /// How long a local completion may take on a path.
     [[nodiscard]] base::Duration watchdog(PathId id) const noexcept;
 
-    void on_timeout(PathId id, base::Time now); ///< ACK timer or watchdog blamed this path
+    /// ACK timer or watchdog blamed this path. \param sent when that was sent which was not
+    /// answered
+    void on_timeout(PathId id, base::Time now, base::Time sent = {});
     /// The ACK timer of what was sent over this path expired: for one that is tried before its
     /// hold-down is over this is as good as a lost probe.
     void on_unanswered(PathId id, base::Time now);
@@ -267,6 +269,8 @@ class PathSet {
     /// Gives paths that have not been measured for a while a share that gets them measured.
     void explore(PathId measured, base::Time now) noexcept;
     [[nodiscard]] base::Duration hold_down(const Path &path) const noexcept;
+    /// When its newest probe was sent.
+    [[nodiscard]] static base::Time probe_sent(const Path &path, base::Time now) noexcept;
     /// How long the answers of this path to probes may take, by those that came.
     [[nodiscard]] static base::Duration probe_patience(const Path &path) noexcept;
 

@@ -50,6 +50,12 @@ void Peer::path_replaced(PathId path, base::Time now)
     path_revived(path, now);
 }
 
+void Peer::path_not_connected(PathId path, base::Time now)
+{
+    lane_ = false;
+    sender_.on_path_gone(path, now);
+}
+
 void Peer::path_revived(PathId path, base::Time now)
 {
     lane_ = false;

@@ -53,6 +53,9 @@ class Peer {
     /// the path is probed. Unlike after path_error the peer stays reachable though it be the only
     /// path.
     void path_replaced(PathId path, base::Time now);
+    /// An attempt to connect the path's transport, which never was connected, came to nothing, and
+    /// there will be another: what waited for it is lost, and nothing is held against the path.
+    void path_not_connected(PathId path, base::Time now);
     /// The path has a fresh transport after an error.
     void path_revived(PathId path, base::Time now);
 

@@ -50,6 +50,12 @@ void PathSet::on_probe_sent(PathId id, std::uint32_t nonce, base::Time now)
     ++counters->probes_sent;
 }
 
+base::Time PathSet::probe_sent(const Path &path, base::Time now) noexcept
+{
+    return now -
+           base::Duration::from_ns(std::int64_t{nonce_at(now) - path.probe_nonce} << stamp_shift);
+}
+
 base::Duration PathSet::probe_patience(const Path &path) noexcept
 {
     return base::Duration::from_ns(std::int64_t{path.probe_trip} << stamp_shift) * 2;

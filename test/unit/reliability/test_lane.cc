@@ -94,6 +94,7 @@ void anything_else_closes_it(void **)
         {"acknowledgements at once", [](Two &t) { t.a.peer.flush_acks(); }},
         {"another path", [](Two &t) { t.a.add_paths(1, t.now); }},
         {"a fresh transport", [](Two &t) { t.a.peer.path_replaced(0, t.now); }},
+        {"no connection", [](Two &t) { t.a.peer.path_not_connected(0, t.now); }},
         {"an error", [](Two &t) { t.a.peer.path_error(0, t.now); }},
         {"a death", [](Two &t) { t.a.peer.declare_dead(); }},
         {"a full one", [](Two &t) { (void)t.a.express(8, t.now); }},

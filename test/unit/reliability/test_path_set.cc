@@ -221,6 +221,30 @@ void a_peer_that_falls_silent_loses_no_path(void **)
     assert_int_equal(again, PathState::down);
 }
 
+/// At first contact, and wherever a path was not used for a while, what another one answered before
+/// says nothing of a peer that has been silent since.
+void an_answer_from_before_is_no_witness(void **)
+{
+    PathState silent{};
+    PathState dead{};
+    {
+        Config c = quick_config();
+        c.path_retries = 1;
+        for (const bool answers : {false, true}) {
+            Fixture f(2, c);
+            f.set.on_alive(1, f.now += 1_us);
+            const Time sent = f.now += 1_us;
+            if (answers) {
+                f.set.on_alive(1, f.now += 1_us);
+            }
+            f.set.on_timeout(0, f.now += f.set.rto(0), sent);
+            (answers ? dead : silent) = f.set[0].state;
+        }
+    }
+    assert_int_equal(silent, PathState::suspect);
+    assert_int_equal(dead, PathState::down);
+}
+
 void a_sign_of_life_clears_a_suspect(void **)
 {
     PathState state{};
@@ -544,6 +568,7 @@ int main()
         cmocka_unit_test(retries_take_a_path_down_when_another_answers),
         cmocka_unit_test(what_times_out_together_counts_once),
         cmocka_unit_test(a_peer_that_falls_silent_loses_no_path),
+        cmocka_unit_test(an_answer_from_before_is_no_witness),
         cmocka_unit_test(a_sign_of_life_clears_a_suspect),
         cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
         cmocka_unit_test(what_comes_at_once_is_not_taken_for_a_rate),

@@ -350,6 +350,33 @@ void the_last_path_with_a_fresh_transport_delivers_what_the_old_one_lost(void **
     assert_int_equal(again, 11);
 }
 
+void a_connection_that_was_not_made_costs_no_path(void **)
+{
+    std::array<std::uint64_t, 2> down{};
+    std::array<std::uint64_t, 2> again{};
+    std::array<std::size_t, 2> done{};
+    bool up = true;
+    for (const unsigned paths : {1U, 2U}) {
+        Two t(paths);
+        (void)t.a.submit(false, 10 * 64, 64, t.now);
+        const auto lost = t.a.pump(t.now);
+        for (PathId id = 0; id < paths; ++id) {
+            t.a.peer.path_not_connected(id, t.now);
+            up = up && t.a.peer.paths()[id].state == PathState::up;
+        }
+        t.settle(); // no timer
+        down[paths - 1] = t.a.peer.counters().path_down + t.a.peer.counters().path_suspect;
+        again[paths - 1] = t.a.peer.counters().retransmitted_failover;
+        done[paths - 1] = t.a.done.size();
+    }
+    assert_true(up);
+    for (const unsigned i : {0U, 1U}) {
+        assert_int_equal(down[i], 0);
+        assert_int_equal(again[i], 10);
+        assert_int_equal(done[i], 1);
+    }
+}
+
 void a_probe_is_answered_over_the_path_it_came_by(void **)
 {
     bool right = false;
@@ -554,6 +581,7 @@ int main()
         cmocka_unit_test(a_process_that_was_away_looks_once_before_it_gives_up),
         cmocka_unit_test(the_last_path_gone_gives_everything_back_once),
         cmocka_unit_test(the_last_path_with_a_fresh_transport_delivers_what_the_old_one_lost),
+        cmocka_unit_test(a_connection_that_was_not_made_costs_no_path),
         cmocka_unit_test(the_short_way_is_taken_only_when_nothing_waits),
         cmocka_unit_test(a_probe_is_answered_over_the_path_it_came_by),
         cmocka_unit_test(acknowledgements_ride_on_what_goes_the_other_way),

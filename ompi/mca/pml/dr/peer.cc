@@ -371,7 +371,15 @@ bool PeerState::renew(BtlPath &path, base::Time present) noexcept
                                      __ATOMIC_ACQUIRE)) {
         return false;
     }
-    if (!engine.drained()) {
+    if (engine.drained()) {
+        return true;
+    }
+    if (path.connections_met == 0) {
+        // Two that connect to each other at once: btl/tcp of the lower rank turns the other's
+        // connection down, which sees that before it has accepted the one that is to take its
+        // place.
+        engine.path_not_connected(path.id, present);
+    } else {
         engine.path_replaced(path.id, present);
     }
     return true;
