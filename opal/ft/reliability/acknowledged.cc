@@ -16,10 +16,16 @@ bool Sender::acknowledge_short(Vfrag &v, Run &run, base::Time now)
     }
     if (record.path != run.path) {
         settle(run, now);
-        if (paths_[record.path].congestion != nullptr) {
-            return false;
-        }
-        run = {.path = record.path, .tx = record.tx, .stamp = record.stamp};
+        Path &path = paths_[record.path];
+        run = {.path = record.path,
+               .windowed = path.congestion != nullptr ? &path : nullptr,
+               .tx = record.tx,
+               .stamp = record.stamp};
+    }
+    if (run.windowed != nullptr) {
+        // One by one: the round may end with any of them.
+        run.windowed->congestion->on_acked(v.length, run.windowed->in_flight - run.bytes, record.tx,
+                                           run.windowed->next_tx, now);
     }
     ++run.count;
     run.bytes += v.length;

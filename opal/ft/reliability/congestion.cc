@@ -146,6 +146,9 @@ bool Congestion::answered_for(std::uint32_t tx) const noexcept
 
 bool Congestion::overrun() const noexcept
 {
+    if (round_.lost == 0) {
+        return false;
+    }
     const double count = static_cast<double>(round_.lost + round_.acked) / packet;
     const double lost = static_cast<double>(round_.lost) / packet;
     const double usual = std::max(usual_loss_, much_loss / 2);
@@ -155,6 +158,9 @@ bool Congestion::overrun() const noexcept
 
 void Congestion::learn_usual_loss() noexcept
 {
+    if (round_.lost == 0 && usual_loss_ == 0 && rounds_ == rounds_to_learn) {
+        return; // nothing to learn, and a round of a short message and its answer is as short
+    }
     const double share =
         static_cast<double>(round_.lost) /
         static_cast<double>(std::max<std::uint64_t>(round_.lost + round_.acked, 1));
@@ -255,6 +261,8 @@ void Congestion::end_round(base::Time now) noexcept
         std::min(shortest_ + std::max(shortest_, standing), longest_without_queue);
     const base::Duration trip = shortest_lately(now);
     const bool queue = trip != base::Duration::max() && trip > fast;
+    const bool same_ahead = queued_ == queue;
+    const std::uint64_t before = window_;
     queued_ = queue;
     const bool overran = overrun();
     learn_usual_loss();
@@ -278,7 +286,9 @@ void Congestion::end_round(base::Time now) noexcept
         grow_by_chance();
     }
     window_ = std::clamp(window_, least_window, most_window);
-    set_pace();
+    if (!same_ahead || window_ != before) {
+        set_pace();
+    }
 }
 
 } // namespace ft::reliability

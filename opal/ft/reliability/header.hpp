@@ -9,6 +9,7 @@
 #include <span>
 
 #include "opal/ft/base/assert.hpp"
+#include "opal/ft/base/crc32c.hpp"
 #include "opal/ft/base/wire.hpp"
 #include "opal/ft/reliability/config.hpp"
 
@@ -119,7 +120,7 @@ constexpr std::uint32_t high_half(std::uint64_t word)
     FT_ASSERT(out.size() >= header_bytes && h.count >= 1);
     // Eight bytes at a time: the checksum reads them back at once in such words, and a processor
     // forwards a store only to a load that it holds whole.
-    base::WireWriter w(out);
+    base::WireWriter w(out.first<header_bytes>()); // its length checked once for all fields
     w.u64(detail::pack(std::uint32_t{static_cast<std::uint8_t>(h.kind)} |
                            std::uint32_t{h.flags} << 8 | std::uint32_t{h.index} << 16 |
                            (h.count - 1U) << 24,
@@ -139,6 +140,18 @@ constexpr std::uint32_t high_half(std::uint64_t word)
 /// `fragment` starts at the fixed header. Cheaper with `flag_header_checksummed` in the header
 /// already: a flag that is added now waits for the store of the word around it.
 void seal(std::span<std::byte> fragment) noexcept;
+
+/// The same as `write_header` and `seal`, for a header with `flag_header_checksummed`, whose upper
+/// header stands behind it already.
+[[gnu::always_inline]] inline void write_sealed(const FragHeader &h,
+                                                std::span<std::byte> fragment) noexcept
+{
+    FT_ASSERT(h.has(flag_header_checksummed) && fragment.size() >= header_bytes + h.upper_bytes);
+    write_header(h, fragment);
+    base::WireWriter w(fragment.subspan<detail::crc_offset, sizeof(std::uint32_t)>());
+    w.u32(base::crc32c(fragment.first<40>(), detail::pack(h.payload_bytes, h.payload_crc),
+                       fragment.subspan(header_bytes, h.upper_bytes)));
+}
 
 /// Reads and checks a header at the start of `fragment`, which may be longer than what the header
 /// describes (transports pad), never shorter. \param require_checksum when true a header that does

@@ -176,20 +176,6 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
     return true;
 }
 
-base::Time Peer::sent_express(Vfrag &v, PathId path, std::uint32_t stamp, base::Time now)
-{
-    const bool was_idle = sender_.idle();
-    if (was_idle) {
-        silent_since_ = std::max(silent_since_, now);
-    }
-    if (Congestion *congestion = paths_[path].congestion.get(); congestion != nullptr) {
-        congestion->on_sent(v.length, paths_[path].next_tx, false, now);
-    }
-    sender_.submit_sent(v, path, stamp, now);
-    const base::Time first = std::min(v.ack_deadline(), sender_.question_at());
-    return was_idle ? std::min(first, silent_since_ + config_.give_up) : first;
-}
-
 std::size_t Peer::write_control(const Transmit &t, std::span<std::byte> out) const noexcept
 {
     FT_ASSERT(t.what != Transmit::What::fragment && out.size() >= max_control_bytes);

@@ -358,7 +358,21 @@ class Peer {
         }
         receiver_.acknowledged(false);
     }
-    base::Time sent_express(Vfrag &vfrag, PathId path, std::uint32_t stamp, base::Time now);
+    [[gnu::always_inline]] base::Time sent_express(Vfrag &v, PathId path, std::uint32_t stamp,
+                                                   base::Time now)
+    {
+        const bool was_idle = sender_.idle();
+        if (was_idle) {
+            silent_since_ = std::max(silent_since_, now);
+        }
+        Path &way = paths_[path];
+        if (Congestion *congestion = way.congestion.get(); congestion != nullptr) {
+            congestion->on_sent(v.length, way.next_tx, false, now);
+        }
+        sender_.submit_sent(v, path, stamp, now);
+        const base::Time first = std::min(v.ack_deadline(), sender_.question_at());
+        return was_idle ? std::min(first, silent_since_ + config_.give_up) : first;
+    }
     void follow_transitions(base::Time now);
     void rest_if_silent(base::Time now) noexcept;
     void stop_resting(base::Time now) noexcept;

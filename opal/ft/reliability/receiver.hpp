@@ -111,8 +111,9 @@ class Receiver {
     {
         return owed_ != 0 && owed_ < std::min(config_.ack_every / 2, few) && !ack_now_ &&
                !selective_ &&
-               ack_at_ - now >
-                   config_.ack_delay - std::min(quick_succession, config_.ack_delay / 8);
+               ack_at_.ns() - now.ns() >
+                   config_.ack_delay.ns() -
+                       std::min(quick_succession.ns(), config_.ack_delay.ns() / 8);
     }
     /// Fills the acknowledgement fields of a header that goes out now.
     void fill(FragHeader &h, base::Time now) const noexcept

@@ -187,6 +187,7 @@ class Sender {
     /// in common is noted once for all.
     struct Run {
         PathId path = no_path;
+        Path *windowed = nullptr; ///< the same, if it has a congestion window
         std::uint32_t count = 0;
         std::uint32_t tx = 0;    ///< the newest
         std::uint32_t stamp = 0; ///< the newest
@@ -292,7 +293,7 @@ class Sender {
     };
 
     static constexpr unsigned timeout_shift = 10;     ///< kept in 2^10 ns: a peer is to be small
-    static constexpr std::uint32_t timeout_kept = 16; ///< for so many of these
+    static constexpr std::uint32_t timeout_kept = 64; ///< for so many of these
 
     const Config &config_;
     PathSet &paths_;

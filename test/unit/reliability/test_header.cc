@@ -54,6 +54,18 @@ Buffer fragment(FragHeader h, bool sealed = true)
     return b;
 }
 
+void written_and_sealed_at_once_is_the_same(void **)
+{
+    FragHeader h = sample();
+    const Buffer apart = fragment(h);
+    Buffer at_once = apart;
+    std::fill_n(at_once.begin(), header_bytes, std::byte{0xff});
+    h.flags |= flag_header_checksummed;
+    h.payload_crc = ft::base::crc32c(std::span(at_once).last(payload));
+    write_sealed(h, at_once);
+    assert_true(at_once == apart);
+}
+
 void what_was_written_is_parsed(void **)
 {
     const Buffer b = fragment(sample());
@@ -343,6 +355,7 @@ int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_is_parsed),
+        cmocka_unit_test(written_and_sealed_at_once_is_the_same),
         cmocka_unit_test(every_flipped_bit_is_caught),
         cmocka_unit_test(every_pair_of_flipped_header_bits_is_caught),
         cmocka_unit_test(every_truncation_is_noticed),
