@@ -23,9 +23,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         FUZZ_REQUIRE(length_of_first(datagram) <= datagram.size());
         Header header;
         std::span<const std::byte> payload;
-        if (parse_datagram(datagram, key, header, payload) != Parse::ok) {
+        const bool ok = parse_datagram(datagram, key, header, payload) == Parse::ok;
+        // What is looked for first says the same.
+        std::uint8_t tag = 0;
+        std::span<const std::byte> fragment;
+        FUZZ_REQUIRE(parse_whole(datagram, key, tag, fragment) ==
+                     (ok && header.kind == Kind::whole));
+        if (!ok) {
             continue;
         }
+        FUZZ_REQUIRE(header.kind != Kind::whole ||
+                     (tag == header.tag && fragment.data() == payload.data() &&
+                      fragment.size() == payload.size()));
         FUZZ_REQUIRE(header.key == key);
         std::array<std::byte, long_bytes> again{};
         const std::size_t length = write_header(header, datagram.size(), again);

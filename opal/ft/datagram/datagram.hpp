@@ -73,6 +73,23 @@ inline void write_whole(std::uint8_t tag, std::size_t length, std::uint64_t key,
 std::size_t write_header(const Header &header, std::size_t length,
                          std::span<std::byte> out) noexcept;
 
+/// What nearly every datagram is: a `whole` for the process with this key. \return false when it is
+/// not, or too long: parse_datagram tells what it is. Else tag and payload are set
+[[nodiscard]] inline bool parse_whole(std::span<const std::byte> datagram, std::uint64_t key,
+                                      std::uint8_t &tag,
+                                      std::span<const std::byte> &payload) noexcept
+{
+    if (datagram.size() < whole_bytes || datagram.size() - whole_bytes > most_fragment_bytes) {
+        return false;
+    }
+    base::WireReader reader(datagram.first<whole_bytes>());
+    const std::uint32_t first = reader.u32();
+    tag = static_cast<std::uint8_t>(first >> 8);
+    payload = datagram.subspan(whole_bytes);
+    return (first & 0xff) == (detail::mark | static_cast<unsigned>(Kind::whole)) &&
+           first >> 16 == datagram.size() && reader.u64() == key;
+}
+
 /// Bytes of the first datagram of what came in one stretch, by its own word; all of it where that
 /// makes no sense, and parse_datagram will say so.
 [[nodiscard]] inline std::size_t length_of_first(std::span<const std::byte> stretch) noexcept

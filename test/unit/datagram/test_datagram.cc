@@ -122,6 +122,40 @@ void the_length_is_the_datagrams_own(void **)
     assert_true(all);
 }
 
+/// The look for what nearly every datagram is says the same as the parser of all.
+void a_whole_is_known_at_first_sight(void **)
+{
+    bool all = true;
+    for (const Kind kind : {Kind::whole, Kind::part, Kind::size_probe, Kind::size_reply}) {
+        Header header;
+        header.kind = kind;
+        header.tag = kind <= Kind::part ? 77 : 0;
+        header.key = key;
+        header.total = 64;
+        const auto bytes = datagram(header, 64);
+        std::uint8_t tag = 0;
+        std::span<const std::byte> payload;
+        const bool whole = parse_whole(bytes, key, tag, payload);
+        all = all && parse(bytes) == Parse::ok && whole == (kind == Kind::whole) &&
+              (!whole ||
+               (tag == 77 && payload.data() == bytes.data() + whole_bytes && payload.size() == 64));
+        // Each bit of its header: most make it something else, or nothing.
+        for (std::size_t bit = 0; bit < 8 * whole_bytes; ++bit) {
+            auto other = bytes;
+            other[bit / 8] ^= std::byte{1} << bit % 8;
+            Header said;
+            const bool other_whole =
+                parse_datagram(other, key, said, payload) == Parse::ok && said.kind == Kind::whole;
+            all = all && parse_whole(other, key, tag, payload) == other_whole &&
+                  (!other_whole || tag == said.tag);
+        }
+        for (std::size_t length = 0; length < bytes.size(); ++length) {
+            all = all && !parse_whole(std::span(bytes).first(length), key, tag, payload);
+        }
+    }
+    assert_true(all);
+}
+
 /// Several that the kernel has joined are cut by what the first says of itself.
 void a_stretch_is_cut_by_its_first_datagram(void **)
 {
@@ -154,6 +188,7 @@ int main()
         cmocka_unit_test(a_part_stays_within_its_fragment),
         cmocka_unit_test(other_kinds_are_malformed),
         cmocka_unit_test(the_length_is_the_datagrams_own),
+        cmocka_unit_test(a_whole_is_known_at_first_sight),
         cmocka_unit_test(a_stretch_is_cut_by_its_first_datagram),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -123,12 +123,19 @@ class Module final : public mca_btl_base_module_t, private Sink {
     mca_btl_base_module_error_cb_fn_t on_error = nullptr;
 
   private:
+    friend class Sink; // take_each
     void take(std::span<const std::byte> datagram) noexcept override;
     [[nodiscard]] std::size_t
     length_of_first(std::span<const std::byte> stretch) const noexcept override
     {
         return dgram::length_of_first(stretch);
     }
+    int take_stretch(std::span<const std::byte> stretch) noexcept override
+    {
+        return take_each(*this, stretch);
+    }
+    void take_unusual(std::span<const std::byte> datagram) noexcept;
+    void take_trouble() noexcept;
     void deliver(mca_btl_base_tag_t tag, std::span<const std::byte> fragment) noexcept;
     void answer(const Header &probe, std::size_t bytes) noexcept;
     void flush_locked(Endpoint &endpoint) noexcept;
@@ -175,7 +182,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     Reassembly reassembly_;
     mca_btl_base_segment_t incoming_segment_{};
     mca_btl_base_descriptor_t incoming_{}; ///< its other fields are cleared once
-    unsigned idle_passes_ = 0;
+    unsigned passes_ = 0;                  ///< since it was last looked after
 };
 
 /// What a peer published.

@@ -166,7 +166,7 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
         }
     }
     const mca::Guard guard(lock_);
-    if (!ready(endpoint)) {
+    if (OPAL_UNLIKELY(endpoint.channel == nullptr || endpoint.broken) && !ready(endpoint)) {
         return OPAL_ERR_UNREACH;
     }
     if (whole_bytes + total > endpoint.search.size()) {
@@ -285,11 +285,10 @@ int Module::progress() noexcept
         return 0; // a receiver's callback has come here
     }
     const int received = transport_->receive(*this);
-    if (const std::string &trouble = transport_->trouble(); OPAL_UNLIKELY(!trouble.empty())) {
-        const mca::Guard guard(lock_);
-        for (const auto &entry : endpoints_) {
-            fail(*entry.second, trouble);
-        }
+    const bool looks = ++passes_ >= passes_per_look;
+    if (OPAL_UNLIKELY(looks)) {
+        passes_ = 0;
+        take_trouble();
     }
     receiving_.give_back();
     if (OPAL_UNLIKELY(!unflushed_.empty())) {
@@ -300,12 +299,21 @@ int Module::progress() noexcept
             }
         }
     }
-    if (++idle_passes_ >= passes_per_look) {
-        idle_passes_ = 0;
+    if (OPAL_UNLIKELY(looks)) {
         look_after(mca::now());
         report_failures();
     }
     return received;
+}
+
+void Module::take_trouble() noexcept
+{
+    if (const std::string &trouble = transport_->trouble(); OPAL_UNLIKELY(!trouble.empty())) {
+        const mca::Guard guard(lock_);
+        for (const auto &entry : endpoints_) {
+            fail(*entry.second, trouble);
+        }
+    }
 }
 
 void Module::report_failures() noexcept
@@ -363,6 +371,17 @@ void Module::send_probe(Endpoint &endpoint, Kind kind, std::uint32_t nonce, std:
 }
 
 void Module::take(std::span<const std::byte> datagram) noexcept
+{
+    std::uint8_t tag = 0;
+    std::span<const std::byte> fragment;
+    if (OPAL_LIKELY(parse_whole(datagram, cookie_, tag, fragment))) {
+        deliver(tag, fragment);
+    } else {
+        take_unusual(datagram);
+    }
+}
+
+void Module::take_unusual(std::span<const std::byte> datagram) noexcept
 {
     Header header;
     std::span<const std::byte> payload;

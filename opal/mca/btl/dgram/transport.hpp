@@ -95,6 +95,35 @@ class Sink {
     /// the last, which may be shorter; the whole if it is one.
     [[nodiscard]] virtual std::size_t
     length_of_first(std::span<const std::byte> stretch) const noexcept = 0;
+    /// Takes each datagram of a stretch. \return how many
+    virtual int take_stretch(std::span<const std::byte> stretch) noexcept
+    {
+        return take_each(*this, stretch);
+    }
+
+  protected:
+    /// Where the class of the sink is known none of its calls is a virtual one.
+    template <class Known>
+    static int take_each(Known &sink, std::span<const std::byte> stretch) noexcept
+    {
+        const std::size_t each = std::max<std::size_t>(sink.length_of_first(stretch), 1);
+        if (each >= stretch.size()) [[likely]] { // an empty datagram is one, too
+            sink.take(stretch);
+            return 1;
+        }
+        constexpr std::size_t cache_line = 64;
+        int datagrams = 0;
+        for (std::size_t at = 0; at < stretch.size(); at += each, ++datagrams) {
+            const std::size_t length = std::min(each, stretch.size() - at);
+            if (const std::size_t next = at + length; next + cache_line < stretch.size()) {
+                // All that is done with a datagram waits for its headers.
+                __builtin_prefetch(stretch.data() + next);
+                __builtin_prefetch(stretch.data() + next + cache_line);
+            }
+            sink.take(stretch.subspan(at, length));
+        }
+        return datagrams;
+    }
 };
 
 class Transport {

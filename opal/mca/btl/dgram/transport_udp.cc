@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace ft::dgram {
@@ -21,7 +22,6 @@ constexpr std::size_t most_messages = 16; ///< in one sendmmsg
 constexpr std::size_t received_at_once = 8;
 constexpr int rounds_at_once = 4;
 constexpr std::size_t room_bytes = 65536;
-constexpr std::size_t cache_line = 64;
 
 /// Where a socket is or leads: an address of IP and a port. Published as 16 and 2 bytes.
 struct Place {
@@ -166,11 +166,29 @@ class UdpChannel final : public Channel {
 
     SendResult send(std::span<const Outgoing> datagrams, std::size_t &taken) noexcept override
     {
+        if (datagrams.size() == 1 && send_one(datagrams.front()) > 0) [[likely]] {
+            ++counters_.calls_send;
+            ++counters_.datagrams_sent;
+            taken = 1;
+            return SendResult::ok;
+        }
+        return send_all(datagrams, taken, datagrams.size() == 1);
+    }
+
+    [[nodiscard]] std::string trouble() const override { return trouble_; }
+
+  private:
+    /// \param failed the first has been tried, and errno says why it did not go
+    SendResult send_all(std::span<const Outgoing> datagrams, std::size_t &taken,
+                        bool failed) noexcept
+    {
         taken = 0;
         bool again = false;
         while (taken < datagrams.size()) {
             const std::span<const Outgoing> rest = datagrams.subspan(taken);
-            const int sent = rest.size() == 1 ? send_one(rest.front()) : send_several(rest);
+            const int sent = std::exchange(failed, false) ? -1
+                             : rest.size() == 1           ? send_one(rest.front())
+                                                          : send_several(rest);
             ++counters_.calls_send;
             if (sent > 0) {
                 for (std::size_t i = 0; i < static_cast<std::size_t>(sent); ++i) {
@@ -215,9 +233,6 @@ class UdpChannel final : public Channel {
         return SendResult::ok;
     }
 
-    [[nodiscard]] std::string trouble() const override { return trouble_; }
-
-  private:
     /// Both as sendmmsg: how many messages were taken, or -1 and errno. A single datagram goes the
     /// shortest way into the kernel, for it is what somebody waits for.
     int send_one(const Outgoing &datagram) noexcept
@@ -389,10 +404,32 @@ class UdpTransport final : public Transport {
 
     int receive(Sink &sink) noexcept override
     {
+        if (streaming_) {
+            return receive_stream(sink);
+        }
+        // recvmmsg looks once more than it finds, a tenth of a short message's way; it pays where
+        // each pass finds several, or each of two in a row something.
+        const int got = receive_one();
+        if (got < 0) [[likely]] {
+            found_ = false;
+            if (errno != EAGAIN) [[unlikely]] {
+                note_error(errno);
+            }
+            return 0;
+        }
+        ++counters_.calls_receive;
+        streaming_ = found_;
+        found_ = true;
+        return hand_on(0, sink);
+    }
+
+  private:
+    int receive_stream(Sink &sink) noexcept
+    {
         int datagrams = 0;
         int messages = 0;
         for (int round = 0; round < rounds_at_once; ++round) {
-            const int got = streaming_ ? receive_several() : receive_one();
+            const int got = receive_several();
             if (got <= 0) {
                 note_error(got < 0 ? errno : EAGAIN);
                 break;
@@ -406,14 +443,10 @@ class UdpTransport final : public Transport {
                 break;
             }
         }
-        // recvmmsg looks once more than it finds, a tenth of a short message's way; it pays where
-        // each pass finds several, or each of two in a row something.
-        streaming_ = streaming_ ? messages > 1 : messages != 0 && found_;
+        streaming_ = messages > 1;
         found_ = messages != 0;
         return datagrams;
     }
-
-  private:
     /// Both as recvmmsg: how many messages came, or -1 and errno. The kernel could tell how a piece
     /// was joined, but a look is cheaper without: recv instead of recvmsg, and no control data.
     int receive_one() noexcept
@@ -443,21 +476,7 @@ class UdpTransport final : public Transport {
             ++counters_.truncated;
             return 0;
         }
-        const std::byte *data = rooms_.data() + i * room_bytes;
-        const std::size_t segment = std::max<std::size_t>(sink.length_of_first({data, bytes}), 1);
-        int datagrams = 0;
-        std::size_t at = 0;
-        do { // an empty datagram is one, too
-            const std::size_t length = std::min(segment, bytes - at);
-            if (const std::size_t next = at + length; next + cache_line < bytes) {
-                // All that is done with a datagram waits for its headers.
-                __builtin_prefetch(data + next);
-                __builtin_prefetch(data + next + cache_line);
-            }
-            sink.take({data + at, length});
-            ++datagrams;
-            at += length;
-        } while (at < bytes);
+        const int datagrams = sink.take_stretch({rooms_.data() + i * room_bytes, bytes});
         counters_.datagrams_received += static_cast<std::uint64_t>(datagrams);
         return datagrams;
     }
