@@ -3,6 +3,7 @@
 /// which is done with the bytes when it returns. On the lane, one behind the other, the least is
 /// looked at; what is not as usual goes the next longer way (opal/ft/reliability/PROTOCOL.md, "The
 /// short way").
+#include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/front.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "opal/ft/base/copy.hpp"
@@ -52,7 +53,7 @@ bool PeerState::send_on_lane(std::span<const std::byte> bytes, std::uint64_t mat
     return true;
 }
 
-bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
+inline bool PeerState::send_whole(TxOrdered &tx, base::Time present) noexcept
 {
     const std::size_t front_bytes = header_bytes + tx.upper_bytes;
     const std::size_t payload = tx.vfrag.length;
@@ -80,6 +81,35 @@ bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
         return false;
     }
     peers().call_for_pass_at(engine.sent_express(tx.vfrag, id, header, present));
+    return true;
+}
+
+bool PeerState::send_at_once(TxOrdered &tx, base::Time present) noexcept
+{
+    return send_whole(tx, present);
+}
+
+bool PeerState::send_plain(std::span<const std::byte> bytes, int tag,
+                           const ompi_communicator_t *comm, bool &alone) noexcept
+{
+    const base::Time present = now();
+    Guard guard(lock);
+    if (OPAL_UNLIKELY(bytes.size() > eager_limit || error != MPI_SUCCESS || !pending.empty() ||
+                      !has_credit(bytes.size()) || !engine.has_room(bytes.size(), true))) {
+        return false;
+    }
+    TxOrdered *tx = pools().get_match(comm->c_contextid, comm->c_my_rank, tag, bytes.size());
+    if (OPAL_UNLIKELY(tx == nullptr)) {
+        return false;
+    }
+    base::copy_short(const_cast<std::byte *>(tx->bytes), bytes);
+    if (OPAL_UNLIKELY(!send_whole(*tx, present))) {
+        pools().put(tx);
+        return false;
+    }
+    eager_sent += eager_cost(bytes.size());
+    peers().keep_busy(*this);
+    alone = paths.size() == 1 && engine.paths()[0].held == 0;
     return true;
 }
 

@@ -24,8 +24,7 @@ inline void write_front(reliability::FragHeader &header, std::span<std::byte> fr
 {
     if (parameters().engine.checksum_header) {
         header.flags |= reliability::flag_header_checksummed;
-        reliability::write_header(header, front);
-        reliability::seal(front);
+        reliability::write_sealed(header, front);
     } else {
         reliability::write_header(header, front);
     }

@@ -53,6 +53,11 @@ class PeerState {
     /// The short way of a short message: to the BTL at once, when nothing is before it. `lock` is
     /// held. \return false when it has to go the long way, by way of engine.submit and transmit
     bool send_at_once(TxOrdered &tx, base::Time now) noexcept;
+    /// All that there is to do for a short message in the full form, as it goes over a network:
+    /// checks, copy, and send_at_once. Takes `lock`. \param alone no BTL holds anything for the
+    /// peer \return false when nothing was sent, and it is to be looked at closer
+    bool send_plain(std::span<const std::byte> bytes, int tag, const ompi_communicator_t *comm,
+                    bool &alone) noexcept;
     /// The same for a match that fits the brief form, where its path takes that: these bytes are
     /// copied. \return false when nothing was sent
     bool send_brief(std::span<const std::byte> bytes, std::uint64_t match, base::Time now) noexcept;
@@ -147,6 +152,8 @@ class PeerState {
     void retry_stuck(base::Time now) noexcept;
     /// What BTLs keep back goes to the network.
     void flush_paths() noexcept;
+    /// send_at_once, where it has to be quick.
+    [[gnu::always_inline]] bool send_whole(TxOrdered &tx, base::Time now) noexcept;
     /// A whole fragment by btl_sendi. \return false when the BTL did not take it
     [[gnu::always_inline]] bool hand_to(const BtlPath &path, std::span<std::byte> whole) noexcept;
     bool open_data(SendRequest &request, base::Time now) noexcept;

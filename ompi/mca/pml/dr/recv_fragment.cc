@@ -339,42 +339,69 @@ void accept_spread(mca_btl_base_module_t *btl, FragHeader header, const UpperHea
     accept(btl, header, Bytes(buffer).first(front + payload.size()));
 }
 
-/// A short message whose header is whole. Nearly always it is the next of all, and goes on from
-/// here to its receive; whatever is otherwise about it goes the way of all fragments.
+/// A short message whose header is whole, and which asks for nothing. Nearly always it is the next
+/// of all, and goes on from here to its receive. \param present when it came \param last its BTL
+/// has no progress function: see `accept` above \return false when it is not: nothing was done
+[[gnu::always_inline]] inline bool accept_next(mca_btl_base_module_t *btl, PeerState &peer,
+                                               const FragHeader &header, const UpperHeader &match,
+                                               Bytes payload, base::Time present, bool last)
+{
+    CommState *comm = comms().find(match.context);
+    Completions done;
+    bool answer = false;
+    {
+        Guard guard(peer.lock);
+        if (OPAL_UNLIKELY(comm == nullptr || match.source < 0 || match.source >= comm->size() ||
+                          !peer.engine.is_next(header))) {
+            return false;
+        }
+        peer.last_heard = present;
+        const bool acknowledges = peer.engine.accept_next(header, peer.arrival_path(btl), present);
+        const bool answers = meet_short(*comm, peer, match, payload, done, present);
+        if (acknowledges || last) {
+            peer.collect_finished(done);
+            answer = peer.call_again_after_arrival() && last && done.received();
+        } else if (OPAL_UNLIKELY(answers || peer.engine.answer_due())) {
+            peers().call_for_pass();
+        } else {
+            peers().call_for_pass_at(peer.engine.answer_deadline());
+        }
+    }
+    peers().keep_busy(peer);
+    if (OPAL_UNLIKELY(answer)) {
+        peer.transmit(present);
+    }
+    done.run();
+    return true;
+}
+
+/// One of the short forms. Whatever is otherwise about it goes the way of all fragments.
 [[gnu::always_inline]] inline void accept_short(mca_btl_base_module_t *btl, PeerState *peer,
                                                 const FragHeader &header, std::uint64_t packed,
                                                 Bytes payload)
 {
     const UpperHeader match = unpack_brief(packed);
-    CommState *comm = comms().find(match.context);
-    const base::Time present = arrival_time();
-    Completions done;
-    {
-        Guard guard(peer->lock);
-        if (OPAL_UNLIKELY(comm == nullptr || match.source >= comm->size() ||
-                          !peer->engine.is_next(header))) {
-            comm = nullptr;
-        } else {
-            peer->last_heard = present;
-            const bool acknowledges =
-                peer->engine.accept_next(header, peer->arrival_path(btl), present);
-            const bool answers = meet_short(*comm, *peer, match, payload, done, present);
-            if (acknowledges) {
-                peer->collect_finished(done);
-                peer->call_again_after_arrival();
-            } else if (OPAL_UNLIKELY(answers || peer->engine.answer_due())) {
-                peers().call_for_pass();
-            } else {
-                peers().call_for_pass_at(peer->engine.answer_deadline());
-            }
-        }
-    }
-    if (OPAL_UNLIKELY(comm == nullptr)) {
+    if (OPAL_UNLIKELY(!accept_next(btl, *peer, header, match, payload, arrival_time(), false))) {
         accept_spread(btl, header, match, payload);
-        return;
     }
-    peers().keep_busy(*peer);
-    done.run();
+}
+
+/// The same for a short message in the full form, as all come over a network. \return false when it
+/// is none, or not the next of all, or broken: nothing was done
+[[gnu::always_inline]] inline bool accept_match(mca_btl_base_module_t *btl,
+                                                const FragHeader &header, Bytes fragment)
+{
+    UpperHeader match;
+    if (header.kind != Kind::ordered || (header.flags & ~reliability::brief_flags) != 0 ||
+        header.payload_bytes > reliability::most_brief_payload ||
+        !parse_match(reliability::upper_of(header, fragment), match)) {
+        return false;
+    }
+    const Bytes payload = reliability::payload_of(header, fragment);
+    PeerState *peer = peers().by_name(header.source);
+    return peer != nullptr && OPAL_LIKELY(reliability::payload_is_whole(header, payload)) &&
+           accept_next(btl, *peer, header, match, payload, now(),
+                       btl->btl_component->btl_progress == nullptr);
 }
 
 /// A short message in the compressed form that is the next of all. \return false when it is not, or
@@ -488,7 +515,9 @@ void accept(mca_btl_base_module_t *btl, Bytes fragment)
     const ParseStatus status =
         reliability::parse_header(fragment, parameters().engine.checksum_header, header);
     if (OPAL_LIKELY(status == ParseStatus::ok)) {
-        accept(btl, header, fragment);
+        if (!accept_match(btl, header, fragment)) {
+            accept(btl, header, fragment);
+        }
     } else if (status == ParseStatus::bad_checksum && parameters().disable.checksum) {
         accept_unchecked(btl, fragment);
     } else {

@@ -7,6 +7,7 @@
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
+#include "opal/ft/base/copy.hpp"
 #include "opal/mca/hand_over.hpp"
 
 namespace ft::dr {
@@ -44,7 +45,7 @@ void pack_all(const void *buffer, std::size_t count, const ompi_datatype_t *data
         return;
     }
     if (const std::byte *bytes = contiguous(datatype, count, buffer); bytes != nullptr) {
-        std::memcpy(out, bytes, length);
+        base::copy_short(out, {bytes, length});
         return;
     }
     opal_convertor_t convertor;
@@ -178,11 +179,15 @@ send_on_lane(const void *buffer, std::size_t count, const ompi_datatype_t *datat
     PeerState *peer = process == nullptr ? nullptr : Peers::existing(process);
     const std::size_t bytes = datatype->super.size * count;
     const std::byte *piece = contiguous(datatype, count, buffer);
-    if (OPAL_UNLIKELY(
-            peer == nullptr || !peer->sends_brief || mode == MCA_PML_BASE_SEND_SYNCHRONOUS ||
-            any_peer_failed() || bytes > reliability::most_compressed_payload ||
-            (piece == nullptr && bytes != 0) || !fits_brief(comm->c_contextid, comm->c_my_rank))) {
+    if (OPAL_UNLIKELY(peer == nullptr || mode == MCA_PML_BASE_SEND_SYNCHRONOUS ||
+                      any_peer_failed() || bytes > reliability::most_compressed_payload ||
+                      (piece == nullptr && bytes != 0) ||
+                      !fits_brief(comm->c_contextid, comm->c_my_rank))) {
         return nullptr;
+    }
+    if (OPAL_UNLIKELY(!peer->sends_brief)) {
+        return peer->sends_at_once && peer->send_plain({piece, bytes}, tag, comm, alone) ? peer
+                                                                                         : nullptr;
     }
     const base::Time present = now();
     Guard guard(peer->lock);

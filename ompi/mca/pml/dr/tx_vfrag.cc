@@ -119,13 +119,6 @@ TxOrdered *TxPools::make_brief(std::size_t payload) noexcept
     return tx;
 }
 
-void TxPools::make_brief_again(TxVfrag &tx) noexcept
-{
-    tx.bytes = tx.room + brief_place + reliability::brief_bytes;
-    tx.crc_known = false;
-    tx.form = reliability::Form::brief;
-}
-
 void TxPools::spread(TxVfrag &tx) noexcept
 {
     const std::size_t upper_place = tx.form == reliability::Form::compressed

@@ -55,8 +55,18 @@ class alignas(64) TxPools {
     /// The same for a match.
     TxOrdered *get_match(std::uint32_t context, int source, int tag, std::size_t payload) noexcept
     {
-        TxOrdered *tx = get_room(payload, match_bytes);
-        if (tx != nullptr) {
+        TxOrdered *tx = nullptr;
+        if (OPAL_LIKELY(payload <= small_brief)) {
+            // A brief one has room for it, and most of what stands in it need not be written again.
+            tx = get_brief(payload);
+            if (OPAL_LIKELY(tx != nullptr)) {
+                tx->form = reliability::Form::full;
+                tx->bytes = tx->room + reliability::header_bytes + match_bytes;
+            }
+        } else {
+            tx = get_room(payload, match_bytes);
+        }
+        if (OPAL_LIKELY(tx != nullptr)) {
             write_match(context, source, tag,
                         std::span<std::byte, match_bytes>(tx->room + reliability::header_bytes,
                                                           match_bytes));
@@ -94,7 +104,7 @@ class alignas(64) TxPools {
     void put(TxVfrag *tx) noexcept
     {
         if (OPAL_LIKELY(tx->size_class == brief_class)) {
-            if (OPAL_UNLIKELY(tx->form == reliability::Form::full)) {
+            if (tx->form == reliability::Form::full) {
                 make_brief_again(*tx);
             }
             mca::Guard guard(idle_lock_);
@@ -107,8 +117,13 @@ class alignas(64) TxPools {
 
   private:
     TxOrdered *make_brief(std::size_t payload) noexcept;
-    /// What `spread` and sending again have changed.
-    static void make_brief_again(TxVfrag &tx) noexcept;
+    /// What get_match, or `spread` and sending again, have changed.
+    static void make_brief_again(TxVfrag &tx) noexcept
+    {
+        tx.bytes = tx.room + brief_place + reliability::brief_bytes;
+        tx.crc_known = false;
+        tx.form = reliability::Form::brief;
+    }
     void put_back(TxVfrag *tx) noexcept;
     /// The pool from which an ordered VFRAG of this payload comes.
     std::uint8_t class_for(std::size_t payload) const noexcept
