@@ -15,9 +15,10 @@
 #include "opal/mca/listed.hpp"
 #include "opal/mca/opal_prelude.hpp"
 #include "opal/mca/show_help.hpp"
+#include "opal/mca/tell_once.hpp"
 
 #include <charconv>
-#include <string>
+#include <cstdio>
 #include <string_view>
 
 namespace ft::mca {
@@ -46,17 +47,22 @@ inline bool open_mpi_fits() noexcept
 }
 
 /// The same, for a component to ask first. Where it does not and the user has asked for the
-/// component, the first process of each host says so; where nobody has, nobody is told.
+/// component, one process of each host says so; where nobody has, nobody is told.
 inline bool open_mpi_fits(const mca_base_framework_t &framework, const char *component) noexcept
 {
     if (open_mpi_fits()) {
         return true;
     }
-    if (is_listed(framework, component) && opal_process_info.my_local_rank <= 0) {
-        show_help("help-ompi-ft.txt", "another open mpi", component, framework.framework_name,
-                  OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION, opal_version_string,
-                  opal_process_info.nodename == nullptr ? "this host" : opal_process_info.nodename,
-                  OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION, framework.framework_name);
+    if (is_listed(framework, component)) {
+        char what[128];
+        std::snprintf(what, sizeof what, "series-%s-%s", framework.framework_name, component);
+        tell_once(what, [&] {
+            show_help("help-ompi-ft.txt", "another open mpi", component, framework.framework_name,
+                      OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION, opal_version_string,
+                      opal_process_info.nodename == nullptr ? "this host"
+                                                            : opal_process_info.nodename,
+                      OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION, framework.framework_name);
+        });
     }
     return false;
 }
