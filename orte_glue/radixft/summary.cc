@@ -89,8 +89,9 @@ void Daemon::summarize(std::FILE *where) const
         }
         text << "  daemon " << id << " on " << loss.host << ": "
              << (loss.grade == membership::Grade::suspected ? "silent, evicted"
-                 : loss.grade == membership::Grade::proven ? "dead, its host refused the connection"
-                                                           : "left")
+                 : loss.grade == membership::Grade::farewell
+                     ? "left"
+                     : "dead, its host refused the connection")
              << "; noticed " << seconds(loss.noticed_us - started_wall_us_)
              << " after the start, view " << loss.epoch << " installed "
              << milliseconds(loss.installed_us - loss.noticed_us) << " later";

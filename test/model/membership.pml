@@ -17,8 +17,11 @@
  * Proven deaths: a death becomes known as proven to any survivor at any later time. It is clean for a witness that is in
  * the attempt if the dead node voted for no attempt without the witness: what the lease (fence) of the heartbeats guarantees.
  *
+ * A proven death is doubtful if the dead node voted for an attempt without a member of this one: the doubt of the protocol,
+ * which knows of silence and leases only, is at least that. Who is alone with proofs of all other deaths counts the doubtful.
+ *
  * Switches: -DNO_QUORUM  any attempt is a quorum; -DNO_MEMORY votes are not remembered; -DALL_CLEAN every proven death leaves
- * the base. Each must be found wrong.
+ * the base; -DNO_DOUBT who is alone with proofs goes on. Each must be found wrong.
  */
 
 #ifndef N
@@ -82,6 +85,15 @@ inline count(s, result)
     od
 }
 
+/* Sets wins: of the set `set` more than half are in the attempt j, or half with the lowest. */
+inline count_votes()
+{
+    count(set, size);
+    count(set & attempt[j].members, ours);
+    lowest = set & ((~set + 1) & ALL);
+    wins = ours != 0 && (2 * ours > size || (2 * ours == size && (lowest & attempt[j].members) != 0))
+}
+
 /* Sets ok: the attempt j is a quorum of the set `base`, as its coordinator i sees it. */
 inline quorum_of_base()
 {
@@ -105,12 +117,26 @@ inline quorum_of_base()
         k++
     :: else -> break
     od;
-    count(set, size);
-    count(set & attempt[j].members, ours);
-    lowest = set & ((~set + 1) & ALL);
-    wins = ours != 0 && (2 * ours > size || (2 * ours == size && (lowest & attempt[j].members) != 0));
-    /* Nobody is left who could go another way. */
-    wins = wins || (ours != 0 && (base & ~attempt[j].members & ~node[i].proven) == 0);
+    count_votes();
+    if
+    :: !wins && (base & ~attempt[j].members & ~node[i].proven) == 0 ->
+        /* Nobody is left who could go another way. Those who may have gone one were too few for it. */
+        set = base & attempt[j].members;
+#ifndef NO_DOUBT
+        k = 0;
+        do
+        :: k < N ->
+            if
+            :: IN(base, k) && !IN(attempt[j].members, k) && (against[k] & attempt[j].members) != 0 -> set = set | BIT(k)
+            :: else
+            fi;
+            k++
+        :: else -> break
+        od;
+#endif
+        count_votes()
+    :: else
+    fi;
     ok = ok && wins
 }
 
@@ -305,15 +331,14 @@ end:
                 attempt[j].open = false;
                 w = j;
                 install_w();
-                /* Never two primary views: whatever is committed holds a living part of what was committed before it, or
-                 * that is extinct; and nobody alive stands in another view that shares nothing with it. */
+                /* Never two primary views, also one after the other: whatever is committed shares a member with whatever
+                 * was committed before it. (Nobody joins here, so that this holds of all, not of neighbours only.) */
                 w = 1;
                 do
                 :: w <= last ->
                     if
                     :: w != j && attempt[w].committed ->
-                        assert((attempt[w].members & attempt[j].members) != 0 ||
-                               (attempt[w].members & ~dead) == 0)
+                        assert((attempt[w].members & attempt[j].members) != 0)
                     :: else
                     fi;
                     w++

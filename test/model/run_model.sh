@@ -49,10 +49,11 @@ check() {
     fi
 }
 
-echo "1..5"
+echo "1..6"
 check "4 nodes, 2 deaths, 1 false suspicion, 3 attempts: never two primary views" none
 check "with 2 false suspicions, 2 attempts: never two primary views" none -DSUSPICIONS=2 -DATTEMPTS=2
 check "without a quorum it is found wrong" some -DNO_QUORUM -DSUSPICIONS=4 -DATTEMPTS=2
 check "with votes forgotten it is found wrong" some -DNO_MEMORY -DSUSPICIONS=4
 check "with every proven death out of the base it is found wrong" some -DALL_CLEAN -DSUSPICIONS=4 -DATTEMPTS=2
+check "with proofs taken without a doubt it is found wrong" some -DNO_DOUBT -DSUSPICIONS=2 -DATTEMPTS=2
 exit $failed

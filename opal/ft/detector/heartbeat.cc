@@ -65,6 +65,7 @@ void Heartbeat::watch(Time now, std::span<const Peer> peers)
     for (const Peer &p : peers) {
         if (Watched *known = find(p)) {
             next.push_back(*known);
+            next.back().in_doubt = false;
         } else {
             next.push_back({p, Suspicion(now, config_.interval), Time::zero()});
         }
@@ -75,7 +76,8 @@ void Heartbeat::watch(Time now, std::span<const Peer> peers)
     watched_ = std::move(next);
 }
 
-void Heartbeat::on_heartbeat(Time now, Peer from, std::uint64_t beat, std::uint64_t echo)
+void Heartbeat::on_heartbeat(Time now, Peer from, std::uint64_t beat, std::uint64_t echo,
+                             bool in_doubt)
 {
     if (config_.interval == Duration::zero()) {
         return;
@@ -88,6 +90,7 @@ void Heartbeat::on_heartbeat(Time now, Peer from, std::uint64_t beat, std::uint6
     w->suspected = false;
     if (beat > w->received) {
         w->received = beat;
+        w->in_doubt = in_doubt;
         const Time until = now + config_.fence;
         const auto at = std::find_if(promises_.begin(), promises_.end(),
                                      [&](const Promise &p) { return p.to == from.id; });
@@ -180,8 +183,13 @@ void Heartbeat::on_step_back()
 bool Heartbeat::clean(Time now, Peer dead) const
 {
     const Watched *w = find(dead);
-    // An eighth less than promised: the two clocks may run at slightly different rates.
-    return w != nullptr && w->has_lease && now < w->leased + config_.fence * 7 / 8;
+    return w != nullptr && w->has_lease && now < w->leased + lease();
+}
+
+/// An eighth less than promised: the two clocks may run at slightly different rates.
+Duration Heartbeat::lease() const
+{
+    return config_.fence * 7 / 8;
 }
 
 Time Heartbeat::hold_until(std::uint32_t peer) const

@@ -18,6 +18,7 @@
 #include "opal/ft/base/time.hpp"
 #include "opal/ft/detector/suspicion.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -62,7 +63,9 @@ class Heartbeat {
     /// The peers to watch from now on, sorted. Those that were watched before keep their history.
     void watch(base::Time now, std::span<const Peer> peers);
 
-    void on_heartbeat(base::Time now, Peer from, std::uint64_t beat, std::uint64_t echo);
+    /// `in_doubt`: as the peer says, it or somebody beyond it in the tree is out of touch.
+    void on_heartbeat(base::Time now, Peer from, std::uint64_t beat, std::uint64_t echo,
+                      bool in_doubt = false);
     /// Somebody else says that `from` lives.
     void on_life(base::Time now, Peer from);
     /// A message of any kind came from `from` itself.
@@ -80,6 +83,19 @@ class Heartbeat {
 
     /// `dead` is proven dead now: true if it cannot have voted for a view without this node.
     bool clean(base::Time now, Peer dead) const;
+    /// Whether a peer that `gone` does not name may meanwhile have voted for a view without this
+    /// node, since it echoes nothing any more, or a peer other than `but` has said so of itself
+    /// or of those beyond it. One that is watched since `since` has time from then on to begin.
+    template <typename F>
+    bool out_of_touch(base::Time now, base::Time since, std::uint32_t but, F &&gone) const
+    {
+        // Where the lease is short against the interval, an echo can be older without any loss.
+        const base::Duration wait = std::max(lease(), config_.interval * 5 / 2);
+        return std::any_of(watched_.begin(), watched_.end(), [&](const Watched &w) {
+            return (w.in_doubt && w.peer.id != but) ||
+                   (!gone(w.peer) && now >= std::max(w.leased, since) + wait);
+        });
+    }
     /// Until when this node has promised not to vote for a view without `peer`; zero if it never
     /// did.
     base::Time hold_until(std::uint32_t peer) const;
@@ -97,6 +113,7 @@ class Heartbeat {
         base::Time leased; // when the last heartbeat that it echoed was sent
         bool has_lease = false;
         bool suspected = false;
+        bool in_doubt = false; // as it said last, in this view
         bool has_spoken = false;
         base::Time spoke = base::Time::zero(); // last, itself
         std::uint64_t received = 0;            // its last heartbeat
@@ -110,6 +127,7 @@ class Heartbeat {
         base::Time at;
     };
 
+    base::Duration lease() const;
     Watched *find(const Peer &peer);
     const Watched *find(const Peer &peer) const;
 

@@ -28,7 +28,8 @@ enum class Mutation : std::uint8_t {
     trust_clock,      ///< take every step of the clock for time that has passed
     no_objection,     ///< vote for whatever is proposed, also against who is heard
     no_giving_way,    ///< coordinators that do not hear each other outbid each other for ever
-    forget_absence,   ///< who was stopped goes on alone as if it had never been away
+    no_doubt,         ///< who was out of touch takes every proof of death as if it had not been
+    untold_doubt,     ///< heartbeats do not say that their sender is out of touch
 };
 
 struct Config {

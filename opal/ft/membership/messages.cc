@@ -39,8 +39,7 @@ constexpr std::array<const char *, type_count> names{
 
 constexpr std::array<const char *, status_count> status_names{
     "",        "received", "alive",      "no quorum", "not root", "pending",
-    "welcome", "denied",   "low number", "old base",  "heard",
-};
+    "welcome", "denied",   "low number", "old base",  "heard",    "in doubt"};
 
 bool same(const ViewPtr &a, const ViewPtr &b)
 {
@@ -69,6 +68,9 @@ void append(std::string &out, const std::vector<Removed> &list)
         case Grade::proven:
             out += r.witness == no_node ? " (dead)"
                                         : " (dead, witness " + std::to_string(r.witness) + ")";
+            break;
+        case Grade::doubtful:
+            out += " (dead, in doubt)";
             break;
         case Grade::farewell:
             out += " (left)";

@@ -72,8 +72,9 @@ enum class Status : std::uint8_t {
     low_number, ///< REFUSED: I have seen attempt `number`
     old_base,   ///< REFUSED: `view` is a later view than your base
     heard,      ///< REFUSED: `accused` have spoken to me since you began to doubt them
+    in_doubt,   ///< HEARTBEAT: not all who are beyond me are in touch with me
 };
-inline constexpr unsigned status_count = static_cast<unsigned>(Status::heard) + 1;
+inline constexpr unsigned status_count = static_cast<unsigned>(Status::in_doubt) + 1;
 
 /// An attempted next view.
 struct Proposal {

@@ -21,34 +21,51 @@ bool votes_in_both(NodeId witness, const View &base, const View &target)
            target.contains(Identity{witness, base.incarnation_of(witness)});
 }
 
+/// Counts votes: of those that might vote, in ascending order of their ids, which are ours.
+struct Votes {
+    std::size_t all = 0;
+    std::size_t ours = 0;
+    bool first_ours = false;
+
+    void add(bool is_ours)
+    {
+        first_ours |= all == 0 && is_ours;
+        ++all;
+        ours += is_ours;
+    }
+    bool won() const { return ours != 0 && (2 * ours > all || (2 * ours == all && first_ours)); }
+};
+
 } // namespace
 
 Quorum quorum_of(const View &base, const View &target, std::span<const Removed> dead)
 {
-    std::size_t in_base = 0;
-    std::size_t with_us = 0;
-    bool first_with_us = false;
+    Votes votes;     // of all but the clean dead
+    Votes contested; // of those who live, if all others are dead, and those who may have gone on
     bool others_dead = true;
     for (const NodeId id : base.members()) {
         const Identity who{id, base.incarnation_of(id)};
         const bool ours = target.contains(who);
+        const Removed *const known = ours ? nullptr : find(dead, who);
         if (!ours) {
-            const Removed *known = find(dead, who);
             others_dead &= known != nullptr && known->grade != Grade::suspected;
-            if (known != nullptr &&
-                (known->grade == Grade::farewell ||
-                 (known->grade == Grade::proven && votes_in_both(known->witness, base, target)))) {
+            if (known != nullptr && known->grade != Grade::suspected &&
+                (known->grade == Grade::farewell || votes_in_both(known->witness, base, target))) {
                 continue;
             }
         }
-        first_with_us |= in_base == 0 && ours;
-        ++in_base;
-        with_us += ours;
+        votes.add(ours);
+        if (ours || (known != nullptr && known->grade == Grade::doubtful)) {
+            contested.add(ours);
+        }
     }
-    if (2 * with_us > in_base || (2 * with_us == in_base && first_with_us)) {
-        return with_us == 0 ? Quorum::none : Quorum::majority;
+    if (votes.won()) {
+        return Quorum::majority;
     }
-    return with_us != 0 && others_dead ? Quorum::all_others_dead : Quorum::none;
+    if (votes.ours == 0 || !others_dead) {
+        return Quorum::none;
+    }
+    return contested.won() ? Quorum::all_others_dead : Quorum::outlived;
 }
 
 } // namespace ft::membership

@@ -86,11 +86,6 @@ Time Stabilizer::tick(Time now)
     if (late <= config_.probe_timeout / 2) {
         return now;
     }
-    // What exile_hold leaves over the minority's wait, half of it for the silence to be noticed.
-    if (late >= (config_.exile_hold - config_.minority_wait) / 2) {
-        absent_ = true;
-        absent_after_ = max_number_;
-    }
     for (Suspect &s : suspects_) {
         // A node that is always late must still come to believe.
         if (!s.believed && s.respites < 4) {
@@ -327,6 +322,9 @@ void Stabilizer::on_time(Time now, Output &out)
             m.to_incarnation = b.to.incarnation;
             m.beat = b.beat;
             m.echo = b.echo;
+            if (config_.mutation != Mutation::untold_doubt && doubts_proofs(now, b.to.id)) {
+                m.status = Status::in_doubt;
+            }
             send(now, std::move(m), out);
         }
         for (const auto &s : beats.suspects) {
@@ -356,10 +354,15 @@ void Stabilizer::on_time(Time now, Output &out)
         maybe_start(now, out);
     }
     if (state_ == State::suspended && minority_deadline_ <= now) {
+        Grade known = Grade::suspected;
+        for (const Suspect &s : suspects_) {
+            known = s.grade == Grade::doubtful ? s.grade : known;
+        }
         pending_.clear();
         suspects_.clear();
         abort_attempt();
         become(State::ended, Event::Kind::ended, out);
+        out.events.back().grade = known;
     }
 }
 

@@ -161,6 +161,7 @@ class Stabilizer {
         Grade grade = Grade::suspected;
         NodeId witness = no_node;
         bool believed = false;
+        bool silent = false;    // it gave no answer in time: no mere broken connection
         bool link = false;      // lives, but must go: see link failures
         bool contested = false; // a voter heard it, so that it was probed once more
         unsigned respites = 0;  // how often a pause of our own gave it more time
@@ -217,6 +218,7 @@ class Stabilizer {
     Suspect *find_suspect(NodeId id);
     const Suspect *find_suspect(NodeId id) const;
     bool believed(NodeId id) const;
+    bool doubts_proofs(base::Time now, NodeId but = no_node) const;
     void suspect(base::Time now, NodeId id, Grade grade, NodeId witness, NodeId reporter,
                  Output &out);
     void believe(base::Time now, NodeId id, Output &out);
@@ -242,7 +244,6 @@ class Stabilizer {
     void start_attempt(base::Time now, Output &out);
     Change wanted_change(base::Time now) const;
     std::vector<Removed> knowledge(const Change &change) const;
-    bool out_of_touch() const;
     Quorum strength(const View &target, std::span<const Removed> dead,
                     std::span<const Ambiguous> reported) const;
     void announce_minority(base::Time now, const View &target, const std::vector<Removed> &dead,
@@ -296,11 +297,6 @@ class Stabilizer {
     std::vector<Suspect> suspects_; // sorted by id
     std::vector<Refutation> refutations_;
     base::Time minority_deadline_ = base::Time::never();
-    base::Time suspended_since_;
-    /// It did not run for so long that others may have taken in newcomers; what is numbered up to
-    /// here may be from before that.
-    bool absent_ = false;
-    Epoch absent_after_ = 0;
     /// For each view: a second one, since the first may be lost; then the vote, since the
     /// coordinator may hear neither, and nothing may be held up for ever.
     static constexpr unsigned most_objections = 2;

@@ -47,6 +47,15 @@ Change Stabilizer::wanted_change(Time now) const
     if (!votes_.empty()) {
         // The last attempt may be in force somewhere: go on from it.
         c = view_->difference(*votes_.back().target);
+        for (Removed &r : c.removed) {
+            const auto &told = votes_.back().change->removed;
+            const auto at = std::find_if(told.begin(), told.end(), [&](const Removed &x) {
+                return x.id == r.id && x.incarnation == r.incarnation;
+            });
+            if (at != told.end()) {
+                r.grade = std::max(r.grade, at->grade); // a doubt is passed on
+            }
+        }
     }
     for (const Suspect &s : suspects_) {
         if (!s.believed || !view_->contains(s.who)) {
@@ -101,12 +110,7 @@ Quorum Stabilizer::strength(const View &target, std::span<const Removed> dead,
     }
     Quorum weakest = quorum_of(*view_, target, dead);
     const auto also = [&](const View &base) {
-        const Quorum q = quorum_of(base, target, dead);
-        if (q == Quorum::none || weakest == Quorum::none) {
-            weakest = Quorum::none;
-        } else if (q == Quorum::all_others_dead) {
-            weakest = q;
-        }
+        weakest = std::min(weakest, quorum_of(base, target, dead));
     };
     for (const Vote &v : votes_) {
         also(*v.target);
@@ -121,19 +125,7 @@ Quorum Stabilizer::strength(const View &target, std::span<const Removed> dead,
     for (const Ambiguous &a : obstacles_) {
         also(*a.target);
     }
-    return weakest == Quorum::all_others_dead && out_of_touch() ? Quorum::none : weakest;
-}
-
-/// Whether there may be members that this one has never heard of: it was stopped, or had no quorum,
-/// for so long that a view without it may have taken in newcomers. A view with a number above all
-/// from before the stop has this member's vote from after it, so the others went on with it.
-bool Stabilizer::out_of_touch() const
-{
-    if (config_.mutation == Mutation::forget_absence) {
-        return false;
-    }
-    return (absent_ && epoch() <= absent_after_) ||
-           (state_ == State::suspended && last_ - suspended_since_ >= config_.exile_hold);
+    return weakest;
 }
 
 void Stabilizer::maybe_start(Time now, Output &out)
@@ -192,13 +184,16 @@ void Stabilizer::start_attempt(Time now, Output &out)
         return;
     }
     const Quorum quorum = strength(*target, change.removed, {});
-    if (quorum == Quorum::none) {
+    if (!may_go_on(quorum)) {
         // Nobody who lives is given up for a bad link if that is too many.
         std::erase_if(suspects_, [](const Suspect &s) { return s.link; });
         const bool told = state_ == State::suspended;
         suspend(now, out);
         if (!told) {
             announce_minority(now, *target, change.removed, out);
+        }
+        if (quorum == Quorum::outlived && target->size() == 1) {
+            minority_deadline_ = now; // there is nobody to wait for, nor to be told
         }
         return;
     }
@@ -435,7 +430,7 @@ void Stabilizer::complete(Time now, Output &out)
     const ViewPtr target = a.target;
     const std::shared_ptr<const Change> change = a.change;
     const Quorum quorum = strength(*target, change->removed, a.ambiguous);
-    if (quorum == Quorum::none) {
+    if (!may_go_on(quorum)) {
         // A voter knew of an attempt that may be in force among those whom we do not reach.
         for (const Ambiguous &x : a.ambiguous) {
             if (x.target->epoch() > epoch() && x.coordinator != self_.id) {

@@ -39,11 +39,37 @@ std::vector<Removed> Stabilizer::believed_dead() const
     return list;
 }
 
+/// Whether some of the view may have gone on without this node, so that a proof of a death that
+/// comes now does not say that the dead one has not. Somebody is silent, here or to whoever
+/// reported it, or a neighbour in the tree that is not known to be dead holds no lease any more, or
+/// one, other than `but`, said so of its own side of the tree. A view of just now is as good as a
+/// lease. A death that was doubted once stays doubtful as long as the view.
+bool Stabilizer::doubts_proofs(Time now, NodeId but) const
+{
+    if (config_.mutation == Mutation::no_doubt) {
+        return false;
+    }
+    return std::any_of(suspects_.begin(), suspects_.end(),
+                       [](const Suspect &s) {
+                           return s.grade == Grade::doubtful ||
+                                  (s.grade == Grade::suspected && s.silent);
+                       }) ||
+           heartbeat_.out_of_touch(now, view_since_, but, [&](const detector::Heartbeat::Peer &p) {
+               const Suspect *s = find_suspect(p.id);
+               return s != nullptr && s->grade >= Grade::proven;
+           });
+}
+
 void Stabilizer::on_suspicion(Time now, NodeId id, Output &out)
 {
     now = tick(now);
     if (view_ && (state_ == State::member || state_ == State::suspended)) {
+        const Suspect *const known = find_suspect(id);
+        const bool silent = known != nullptr && known->silent;
         suspect(now, id, Grade::suspected, no_node, no_node, out);
+        if (Suspect *s = find_suspect(id)) {
+            s->silent = silent; // a connection that broke: it has had no time to answer
+        }
     }
 }
 
@@ -74,6 +100,9 @@ void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, NodeI
     if (!view_ || id == self_.id || !view_->contains(id)) {
         return;
     }
+    if (grade == Grade::proven && witness == no_node && doubts_proofs(now)) {
+        grade = Grade::doubtful;
+    }
     Suspect *s = find_suspect(id);
     if (s == nullptr) {
         Suspect fresh;
@@ -95,10 +124,11 @@ void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, NodeI
     }
     const bool better = grade > s->grade;
     s->grade = std::max(s->grade, grade);
+    s->silent |= grade == Grade::suspected;
     if (better && id == gives_way_to_ && !retry_at_.is_never()) {
         retry_at_ = now; // it needs no time any more
     }
-    if (s->witness == no_node && grade == Grade::proven) {
+    if (s->witness == no_node && grade != Grade::suspected) {
         s->witness = witness;
     }
     if (s->believed) {
@@ -128,6 +158,7 @@ void Stabilizer::believe(Time now, NodeId id, Output &out)
         return;
     }
     s->believed = true;
+    s->silent |= s->grade == Grade::suspected;
     s->next = now + config_.reprobe;
     out.events.push_back({Event::Kind::believed, view_, nullptr, s->who, s->grade, now - s->since});
     if (acting_root() == self_.id) {
@@ -453,7 +484,6 @@ void Stabilizer::suspend(Time now, Output &out)
 {
     if (state_ == State::member) {
         minority_deadline_ = now + config_.minority_wait;
-        suspended_since_ = now;
         become(State::suspended, Event::Kind::suspended, out);
     }
 }

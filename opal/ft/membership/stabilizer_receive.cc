@@ -267,7 +267,8 @@ void Stabilizer::dispatch(Time now, const Message &m, Output &out)
         on_minority(now, m, out);
         break;
     case Type::heartbeat:
-        heartbeat_.on_heartbeat(now, {m.from, m.from_incarnation}, m.beat, m.echo);
+        heartbeat_.on_heartbeat(now, {m.from, m.from_incarnation}, m.beat, m.echo,
+                                m.status == Status::in_doubt && m.epoch == epoch());
         break;
     }
 }

@@ -37,14 +37,17 @@ struct Identity {
 };
 
 /// What is known about a member that leaves. The order matters: a higher grade replaces a lower
-/// one.
+/// one, so that who has a doubt is heard.
 enum class Grade : std::uint8_t {
     suspected = 0, ///< it does not answer; it may be alive
     proven = 1,    ///< its process is known to be gone
-    farewell = 2,  ///< it said that it leaves, and that it has voted for nothing
+    doubtful =
+        2, ///< that, but whoever says so was out of touch: it may have gone on before it died
+    farewell = 3, ///< it said that it leaves, and that it has voted for nothing
 };
 
-/// Where a proof of death comes from. All but `rails_gone` give Grade::proven.
+/// Where a proof of death comes from. All but `rails_gone` give Grade::proven or
+/// doubtful.
 enum class ProofKind : std::uint8_t {
     reaped,     ///< the process was a child and was waited for
     refused,    ///< its host answers and refuses the connection: nobody listens any more

@@ -195,7 +195,11 @@ void Run::plan()
         }
         break;
     case 11:
-        plan_votes_of_the_dead();
+        if (rng_.below(2) == 0) {
+            plan_one_after_the_other();
+        } else {
+            plan_votes_of_the_dead();
+        }
         break;
     case 12:
         plan_changing_sides();

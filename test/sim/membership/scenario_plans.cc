@@ -278,6 +278,28 @@ void Run::plan_long_stop()
     });
 }
 
+/// A cut, of which all of one side die before or after they have gone on, and some of the other
+/// side with them; only then the network heals, so that who is left finds them dead. Of the two
+/// sides only one may go on, also one after the other.
+void Run::plan_one_after_the_other()
+{
+    const std::set<NodeId> side = any_side();
+    const Time cut = soon(300'000);
+    world_.at(cut, [this, side] {
+        ++struck_;
+        world_.partition(side, true);
+    });
+    const Time end = cut + Duration::from_ms(static_cast<std::int64_t>(rng_.between(50, 2500)));
+    for (NodeId id = 0; id < n_; ++id) {
+        if (!side.contains(id) || rng_.below(6) == 0) {
+            kill_at(end, id, Death::loud);
+        }
+    }
+    world_.at(end + Duration::from_ms(static_cast<std::int64_t>(rng_.below(100))),
+              [this] { world_.heal(); });
+    storm_ = Duration::from_ms(3500);
+}
+
 /// Drawn apart from all else, so that a seed's other faults are what they would be without.
 void Run::plan_forgeries(std::uint64_t seed, bool has_key)
 {

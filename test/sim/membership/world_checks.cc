@@ -145,14 +145,11 @@ void World::check_end(bool must_settle)
             }
             continue;
         }
-        bool share = false;
-        bool extinct = true;
-        for (const NodeId id : a.view->members()) {
-            const Identity who{id, a.view->incarnation_of(id)};
-            share |= b.view->contains(who);
-            extinct &= death_of(who) <= b.at;
-        }
-        if (!share && !extinct) {
+        // Nor one after the other: also where all of the earlier one are dead.
+        const auto &members = a.view->members();
+        if (std::none_of(members.begin(), members.end(), [&](NodeId id) {
+                return b.view->contains(Identity{id, a.view->incarnation_of(id)});
+            })) {
             violation("two primary views: " + std::to_string(a.view->epoch()) + " and " +
                       std::to_string(b.view->epoch()) + " share no member");
         }

@@ -175,6 +175,49 @@ void leases_tell_who_cannot_have_voted(void **)
     assert_true(none);
 }
 
+void who_holds_no_lease_or_is_told_so_is_out_of_touch(void **)
+{
+    HeartbeatConfig config; // 100 ms, 400 ms
+    Heartbeat h(config);
+    const Heartbeat::Peer peers[] = {{0, 0}, {1, 0}};
+    const Time start = Time::zero() + 1_s;
+    Time now = start;
+    h.watch(now, peers);
+    constexpr std::uint32_t nobody = 9;
+    const auto out_of_touch = [&](std::uint32_t but, std::uint32_t gone) {
+        return h.out_of_touch(now, start, but,
+                              [gone](const Heartbeat::Peer &p) { return p.id == gone; });
+    };
+    Heartbeat::Output out;
+    h.on_time(now, out);
+    now += 300_ms;
+    assert_false(out_of_touch(nobody, nobody)); // as new as the view
+    h.on_time(now, out);                        // the second heartbeat
+    now += 60_ms;
+    assert_true(out_of_touch(nobody, nobody));
+    h.on_heartbeat(now, peers[0], 1, 2);
+    assert_true(out_of_touch(nobody, nobody));
+    assert_false(out_of_touch(nobody, 1)); // whose death is proven
+    h.on_heartbeat(now, peers[1], 1, 2);
+    assert_false(out_of_touch(nobody, nobody));
+    // Told by one, to be told to the other, not back.
+    h.on_heartbeat(now, peers[0], 2, 2, true);
+    assert_true(out_of_touch(nobody, nobody));
+    assert_true(out_of_touch(1, nobody));
+    assert_false(out_of_touch(0, nobody));
+    // What was said last counts, also of one who has died since; an old heartbeat says nothing.
+    assert_true(out_of_touch(nobody, 0));
+    h.on_heartbeat(now, peers[0], 1, 2, false);
+    assert_true(out_of_touch(nobody, nobody));
+    h.on_heartbeat(now, peers[0], 3, 2, false);
+    assert_false(out_of_touch(nobody, nobody));
+    h.on_heartbeat(now, peers[0], 4, 2, true);
+    h.watch(now, peers); // another view
+    assert_false(out_of_touch(nobody, nobody));
+    now += 350_ms;
+    assert_true(out_of_touch(nobody, nobody));
+}
+
 void pauses_and_steps_of_the_clock_keep_leases_honest(void **)
 {
     HeartbeatConfig config;
@@ -226,6 +269,7 @@ int main()
         cmocka_unit_test(a_stopped_peer_is_suspected_in_time),
         cmocka_unit_test(own_pauses_accuse_nobody),
         cmocka_unit_test(leases_tell_who_cannot_have_voted),
+        cmocka_unit_test(who_holds_no_lease_or_is_told_so_is_out_of_touch),
         cmocka_unit_test(pauses_and_steps_of_the_clock_keep_leases_honest),
         cmocka_unit_test(without_heartbeats_nothing_happens),
     };

@@ -251,6 +251,68 @@ void the_last_ones_go_on(void **)
     assert_true(quorum(2, {0}, other_life) == Quorum::none);
 }
 
+/// Who is left when the others may have gone on before they died.
+void a_doubt_keeps_its_vote(void **)
+{
+    const auto proven = [](NodeId id) { return Removed{id, 0, Grade::proven, no_node}; };
+    const auto doubted = [](NodeId id) { return Removed{id, 0, Grade::doubtful, no_node}; };
+    // Two may have left the third behind, and did not need the others, who have not voted so.
+    assert_true(quorum(3, {1, 2}, {doubted(1), doubted(2)}) == Quorum::outlived);
+    assert_true(quorum(5, {1, 2, 3, 4}, {proven(1), doubted(2), doubted(3), proven(4)}) ==
+                Quorum::outlived);
+    // One against one: the lower one, whoever else has died.
+    assert_true(quorum(5, {1, 2, 3, 4}, {proven(1), proven(2), doubted(3), proven(4)}) ==
+                Quorum::all_others_dead);
+    assert_true(quorum(2, {0}, {doubted(0)}) == Quorum::outlived);
+    assert_true(quorum(5, {0, 1, 4}, {doubted(0), proven(1), proven(4)}) ==
+                Quorum::all_others_dead);
+    // A majority is one in any case, and who is silent may live.
+    assert_true(quorum(3, {2}, {doubted(2)}) == Quorum::majority);
+    assert_true(quorum(3, {1, 2}, {doubted(1), {2, 0, Grade::suspected, no_node}}) == Quorum::none);
+    // A witness knows better.
+    assert_true(quorum(3, {0, 1}, {{0, 0, Grade::doubtful, 2}, {1, 0, Grade::doubtful, 2}}) ==
+                Quorum::majority);
+    assert_true(may_go_on(Quorum::all_others_dead) && may_go_on(Quorum::majority));
+    assert_true(!may_go_on(Quorum::outlived) && !may_go_on(Quorum::none));
+}
+
+/// Two disjoint parts of views of up to 7, one after the other: the first gives the second up as
+/// silent and the rest as dead, as clean as can be, and dies; the second finds all of it dead, the
+/// first part in doubt.
+void disjoint_parts_never_go_on_in_turn(void **)
+{
+    bool good = true;
+    for (Position n = 2; n <= 7; ++n) {
+        const unsigned all = (1U << n) - 1;
+        for (unsigned a = 1; a < all; ++a) {
+            for (unsigned b = 1; b < all; ++b) {
+                if ((a & b) != 0) {
+                    continue;
+                }
+                const auto part = [&](unsigned mine, auto &&grade_of) {
+                    std::vector<NodeId> gone;
+                    std::vector<Removed> dead;
+                    for (NodeId id = 0; id < n; ++id) {
+                        if ((mine >> id & 1U) == 0) {
+                            gone.push_back(id);
+                            dead.push_back({id, 0, grade_of(id), no_node});
+                        }
+                    }
+                    return quorum(n, gone, dead);
+                };
+                const Quorum first = part(a, [&](NodeId id) {
+                    return (b >> id & 1U) != 0 ? Grade::suspected : Grade::farewell;
+                });
+                const Quorum second = part(b, [&](NodeId id) {
+                    return (a >> id & 1U) != 0 ? Grade::doubtful : Grade::proven;
+                });
+                good &= !may_go_on(first) || !may_go_on(second);
+            }
+        }
+    }
+    assert_true(good);
+}
+
 /// All pairs of disjoint parts of views of up to 7, with silent members only: never both a quorum.
 void disjoint_parts_are_never_both_quorums(void **)
 {
@@ -295,6 +357,8 @@ int main()
         cmocka_unit_test(an_even_split_goes_to_the_lowest_id),
         cmocka_unit_test(clean_deaths_leave_the_base),
         cmocka_unit_test(the_last_ones_go_on),
+        cmocka_unit_test(a_doubt_keeps_its_vote),
+        cmocka_unit_test(disjoint_parts_never_go_on_in_turn),
         cmocka_unit_test(disjoint_parts_are_never_both_quorums),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
