@@ -179,7 +179,7 @@ void Daemon::on_event(const Event &event)
         end_here("evicted");
         break;
     case Event::Kind::ended:
-        end_here("minority");
+        end_here(event.grade == membership::Grade::doubtful ? "outlived" : "minority");
         break;
     case Event::Kind::left:
         break;

@@ -9,13 +9,14 @@ who speak for the job, mpirun, which tells why its ranks end, and the daemon tha
 import os
 import re
 import sys
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 
 import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
-from test_radixft import DEFAULT, appended  # noqa: E402
+from test_radixft import DEFAULT, appended, processes  # noqa: E402
 from test_radixft_cuts import EVICTED, INSTALLED, SUSPENDED, story  # noqa: E402
 
 HOSTS = 4
@@ -35,6 +36,7 @@ def says(job, topic):
 
 
 NO_MAJORITY = "reaches no majority of the job's hosts, and the network has not healed"
+FOUND_GONE = "was out of touch with the others, and finds them gone now"
 TAKEN_FOR_DEAD = "was taken for dead by the others"
 
 
@@ -73,6 +75,47 @@ def mpirun_comes_back(job):
     job.until("mpirun does not wait", (0, SUSPENDED))
     job.cluster.tool("heal", "n0", "m")
     learns_that_it_is_out(job)
+
+
+def have_left(job, out):
+    """The others have ended the job and left; only this host has processes of it."""
+    while True:
+        left = [pid for host, pid in processes(job.cluster, r"orted|survivors") if host != out]
+        if not left:
+            return
+        check(time.monotonic() < job.end, f"the others do not end: {left}")
+        ftcluster.await_end(left[0], job.end)
+
+
+def mpirun_finds_all_gone(job):
+    """The network heals when the others have ended and left: mpirun cannot know what they did, and does not go on.
+
+    The connections are reset, too: else the others' kernels keep their last words for it, and may yet deliver them.
+    """
+    job.cluster.tool("cut", "n0", "m", "--how", "reset")
+    job.until("the others do not go on without mpirun", (1, INSTALLED))
+    job.until("mpirun does not wait", (0, SUSPENDED))
+    job.kill_rank(6)
+    have_left(job, "n0")
+    check(EVICTED not in job.log(0) and ENDED not in job.log(0), "mpirun has learned it through the cut")
+    job.cluster.tool("heal", "n0", "m")
+    others_go_on(job, FOUND_GONE)
+    check(INSTALLED not in job.log(0), "mpirun has a view of its own")
+
+
+def daemon_finds_all_gone(job):
+    """The same of a daemon, when mpirun has ended and left with the others."""
+    job.cluster.tool("cut", "n3", "m", "--how", "reset")
+    job.until("daemon 3 does not wait", (3, SUSPENDED))
+    job.kill_rank(6)
+    dead = job.verdict()
+    check(dead == {3, 6, 7}, f"the survivors know of {dead}")
+    have_left(job, "n3")
+    check(ENDED not in job.log(3), "daemon 3 has not waited")
+    job.cluster.tool("heal", "n3", "m")
+    job.nothing_left(job.end)
+    check(ENDED in job.log(3), "daemon 3 did not end by itself")
+    check(INSTALLED not in job.log(3), "daemon 3 has a view of its own")
 
 
 def mpirun_is_stopped(job):
@@ -141,6 +184,9 @@ LONG = 600000
 TESTS = [
     story("mpirun's host is cut off for good: the others go on, its ranks end, and it says why", 2, waits(1000), mpirun_is_cut_off),
     story("mpirun's host is cut off for a while: it waits, and learns that it was evicted", 3, waits(LONG), mpirun_comes_back),
+    story("mpirun's host is cut off until the others have ended and left: it ends its ranks, and says why", 3, waits(LONG),
+          mpirun_finds_all_gone),
+    story("A host is cut off until all others have ended and left: its ranks end", 3, waits(LONG), daemon_finds_all_gone),
     story("mpirun's host is stopped and runs again: it learns that it was evicted", 3, waits(LONG), mpirun_is_stopped),
     story("A network that falls into halves: the one with the lowest id goes on, the other ends its ranks", 4, waits(1000), even_split),
     story("A minority that is not to wait ends its ranks at once", 2, waits(0), ends_at_once),
