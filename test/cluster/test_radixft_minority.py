@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
 from test_radixft import DEFAULT, appended, processes  # noqa: E402
-from test_radixft_cuts import EVICTED, INSTALLED, SUSPENDED, story  # noqa: E402
+from test_radixft_cuts import EVICTED, INSTALLED, REFUTED, SUSPENDED, nobody_left_the_view, story  # noqa: E402
 
 HOSTS = 4
 RESUMED, ENDED = "> event 5 ", "> event 7 "
@@ -155,14 +155,31 @@ def ends_at_once(job):
     check(not re.search(r"^\d+ ", found[0], re.M), "daemon 3 has waited")
 
 
-def all_cut_off(job):
-    """Nobody reaches anybody: all wait. Half of them heal: they go on; the others are back too late, and learn it."""
+def nobody_reaches_anybody(job):
     for host in range(HOSTS):
         job.cluster.tool("cut", f"n{host}", "m", "--how", "drop")
     for daemon in range(HOSTS):
         job.until(f"daemon {daemon} does not wait", (daemon, SUSPENDED))
     for daemon in range(HOSTS):
         check(INSTALLED not in job.log(daemon), f"daemon {daemon} went on alone")
+
+
+def back_in_pieces(job):
+    """Half of them, which are enough, hear each other again, and then the others are back: nobody is out."""
+    nobody_reaches_anybody(job)
+    for host in ("n0", "n1"):
+        job.cluster.tool("heal", host, "m")
+    job.until("mpirun does not hear daemon 1", (0, REFUTED))
+    for host in ("n2", "n3"):
+        job.cluster.tool("heal", host, "m")
+    for daemon in range(HOSTS):
+        job.until(f"daemon {daemon} does not go on", (daemon, RESUMED), (daemon, EVICTED), (0, INSTALLED))
+    nobody_left_the_view(job)
+
+
+def all_cut_off(job):
+    """Half of them heal, and go on in the end; the others are back too late, and learn it."""
+    nobody_reaches_anybody(job)
     for host in ("n0", "n1"):
         job.cluster.tool("heal", host, "m")
     for daemon in (0, 1):
@@ -192,6 +209,8 @@ TESTS = [
     story("A minority that is not to wait ends its ranks at once", 2, waits(0), ends_at_once),
     story("A network that fails as a whole and heals by halves: all wait, and the first half that is enough goes on", 5,
           waits(20000), all_cut_off),
+    story("A network that fails as a whole and heals in pieces, soon one after the other: all wait, and nobody is out", 1,
+          waits(LONG), back_in_pieces),
 ]
 
 if __name__ == "__main__":

@@ -205,10 +205,13 @@ class Switch:
             faults.run(["ip", "link", "set", port.name, "down"])
         elif how in ("reset", "reset-once"):
             address = self.plan.address(machine.name, str(request["rail"]))
-            number = reset_connections(machine.pid, address)
             if how == "reset":
+                # Silence first, and then both ends: nobody can connect anew in between.
                 port.set("both", "drop", True)
-            return {"connections": number}
+                for other in self._machines.values():
+                    if other is not machine and other.pid is not None:
+                        reset_connections(other.pid, "dst", address)
+            return {"connections": reset_connections(machine.pid, "src", address)}
         else:
             raise RequestError(f"unknown way to cut: {how}")
         return {}
@@ -297,10 +300,10 @@ def netns_of(pid):
         return None
 
 
-def reset_connections(pid, address):
-    """Have the kernel abort every TCP connection of this address; their number."""
+def reset_connections(pid, end, address):
+    """Have the kernel abort every TCP connection with this address as its source or destination; their number."""
     out = faults.run(["nsenter", "-t", str(pid), "-n", "ss", "-K", "-H", "-n", "-t",
-                      "state", "connected", "src", address])
+                      "state", "connected", end, address])
     return len(out.splitlines())
 
 

@@ -353,6 +353,11 @@ void Stabilizer::on_time(Time now, Output &out)
         retry_at_ = Time::never();
         maybe_start(now, out);
     }
+    if (settle_until_ <= now) {
+        settle_until_ = Time::never();
+        settled_ = true;
+        maybe_start(now, out);
+    }
     if (state_ == State::suspended && minority_deadline_ <= now) {
         Grade known = Grade::suspected;
         for (const Suspect &s : suspects_) {
@@ -377,7 +382,7 @@ Time Stabilizer::due() const
     if (state_ == State::left || state_ == State::ended || state_ == State::evicted) {
         return Time::never();
     }
-    Time t = std::min(retry_at_, minority_deadline_);
+    Time t = std::min({retry_at_, minority_deadline_, settle_until_});
     if (state_ != State::leaving && view_) {
         t = std::min(t, heartbeat_.next_deadline());
     }

@@ -246,6 +246,7 @@ class Stabilizer {
     std::vector<Removed> knowledge(const Change &change) const;
     Quorum strength(const View &target, std::span<const Removed> dead,
                     std::span<const Ambiguous> reported) const;
+    bool settles(base::Time now, const Change &change);
     void announce_minority(base::Time now, const View &target, const std::vector<Removed> &dead,
                            Output &out);
     void abort_attempt();
@@ -297,6 +298,8 @@ class Stabilizer {
     std::vector<Suspect> suspects_; // sorted by id
     std::vector<Refutation> refutations_;
     base::Time minority_deadline_ = base::Time::never();
+    base::Time settle_until_ = base::Time::never(); // suspended, and a quorum again
+    bool settled_ = false;                          // that time is over
     /// For each view: a second one, since the first may be lost; then the vote, since the
     /// coordinator may hear neither, and nothing may be held up for ever.
     static constexpr unsigned most_objections = 2;

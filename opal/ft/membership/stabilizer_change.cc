@@ -202,6 +202,9 @@ void Stabilizer::start_attempt(Time now, Output &out)
         target = pool_->apply(view_, number, change);
     }
     if (state_ == State::suspended) {
+        if (settles(now, change)) {
+            return;
+        }
         resume(now, out);
     }
     if (!changing_) {

@@ -458,7 +458,9 @@ void Stabilizer::on_det_ack(Time now, const Message &m, Output &out)
     }
     case Status::no_quorum:
         drop_pending(Purpose::report, m.from);
-        suspend(now, out);
+        if (!suspects_.empty()) { // else it answers what has been settled meanwhile
+            suspend(now, out);
+        }
         break;
     case Status::not_root:
         // It knows of a lower member that lives, or we know of deaths that it does not. Keep
@@ -482,6 +484,8 @@ void Stabilizer::on_goodbye(Time now, const Message &m, Output &out)
 
 void Stabilizer::suspend(Time now, Output &out)
 {
+    settle_until_ = Time::never();
+    settled_ = false;
     if (state_ == State::member) {
         minority_deadline_ = now + config_.minority_wait;
         become(State::suspended, Event::Kind::suspended, out);
@@ -493,8 +497,32 @@ void Stabilizer::resume(Time now, Output &out)
     static_cast<void>(now);
     if (state_ == State::suspended) {
         minority_deadline_ = Time::never();
+        settle_until_ = Time::never();
         become(State::member, Event::Kind::resumed, out);
     }
+}
+
+/// Whether this coordinator, which had no quorum and has one again, still waits for those that are
+/// silent: a network comes back piece by piece, and TCP, which doubles its waits, tries anew only
+/// after as long as it was gone. (It was gone for longer than anybody has been doubted.) The last
+/// quarter of the minority's wait is left to those who began it earlier.
+bool Stabilizer::settles(Time now, const Change &change)
+{
+    Time first = Time::never();
+    for (const Removed &r : change.removed) {
+        const Suspect *s = r.grade == Grade::suspected ? find_suspect(r.id) : nullptr;
+        if (s != nullptr && !s->link) {
+            first = std::min(first, s->since);
+        }
+    }
+    if (first.is_never() || settled_) {
+        return false;
+    }
+    if (settle_until_.is_never()) {
+        const Duration gone = (now - first) * 2 + config_.probe_timeout;
+        settle_until_ = now + std::min(gone, (minority_deadline_ - now) * 3 / 4);
+    }
+    return now < settle_until_;
 }
 
 void Stabilizer::announce_minority(Time now, const View &target, const std::vector<Removed> &dead,

@@ -195,9 +195,15 @@ void Run::plan()
         }
         break;
     case 11:
-        if (rng_.below(2) == 0) {
+        switch (rng_.below(4)) {
+        case 0:
+        case 1:
             plan_one_after_the_other();
-        } else {
+            break;
+        case 2:
+            plan_pieces();
+            break;
+        default:
             plan_votes_of_the_dead();
         }
         break;

@@ -300,6 +300,33 @@ void Run::plan_one_after_the_other()
     storm_ = Duration::from_ms(3500);
 }
 
+/// Nobody reaches anybody, until all wait; then the network comes back, one host after the other.
+/// In small jobs, in which all wait by then, nobody is evicted.
+void Run::plan_pieces()
+{
+    const Time cut = soon(300'000);
+    const auto apart = [this](NodeId first) {
+        for (NodeId id = first; id < n_; ++id) {
+            world_.partition({id}, true);
+        }
+    };
+    world_.at(cut, [this, apart] {
+        ++struck_;
+        apart(0);
+    });
+    Time end = cut + Duration::from_ms(static_cast<std::int64_t>(rng_.between(2000, 2500)));
+    // Of two the lower one never waits.
+    gentle_ = n_ > 2 && n_ <= 6 && world_.weather().loss < 0.1;
+    for (NodeId back = 1; back < n_; ++back) {
+        end = end + Duration::from_us(static_cast<std::int64_t>(rng_.below(600'000 / n_)));
+        world_.at(end, [this, apart, first = back + 1] {
+            world_.heal();
+            apart(first);
+        });
+    }
+    storm_ = Duration::from_ms(3600);
+}
+
 /// Drawn apart from all else, so that a seed's other faults are what they would be without.
 void Run::plan_forgeries(std::uint64_t seed, bool has_key)
 {

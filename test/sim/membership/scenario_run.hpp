@@ -103,6 +103,7 @@ class Run {
     void plan_heard_by_others();
     void plan_long_stop();
     void plan_one_after_the_other();
+    void plan_pieces();
     void plan_forgeries(std::uint64_t seed, bool has_key);
     std::set<NodeId> any_side();
 
