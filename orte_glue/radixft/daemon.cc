@@ -531,7 +531,7 @@ void Daemon::check_launch(base::Time now)
             continue;
         }
         missing += (missing.empty() ? "" : ", ") + host_name(id);
-        if (contact(id).empty()) {
+        if (contact(id).empty() || unsure_.contains(id)) {
             silent_ones.push_back(id);
             silent += (silent.empty() ? "" : ", ") + host_name(id);
         }
@@ -539,8 +539,9 @@ void Daemon::check_launch(base::Time now)
     if (parameters().start_without > 0 && !mapped_ && !silent_ones.empty()) {
         launch_since_ = now;
         for (const NodeId id : silent_ones) {
-            lost_in_launch(id, "has not called within " + std::to_string(wait) +
-                                   " ms (errmgr_radixft_launch_wait)");
+            lost_in_launch(id, (unsure_.contains(id) ? "has not come back within "
+                                                     : "has not called within ") +
+                                   std::to_string(wait) + " ms (errmgr_radixft_launch_wait)");
         }
         return;
     }

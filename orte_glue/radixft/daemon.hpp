@@ -235,6 +235,7 @@ class Daemon {
     // daemon_connections.cc
     bool is_to_knock_first(NodeId id) const;
     void knock_at(NodeId id);
+    void answered_in_launch(NodeId id, bool refused);
     void on_refused(NodeId id);
 
     // daemon_events.cc
@@ -314,7 +315,9 @@ class Daemon {
     std::vector<Comeback> comebacks_;                            ///< at mpirun: not started yet
     std::vector<Launch> launches_;                               ///< at mpirun: wait for newcomers
     std::set<NodeId> ready_;                                     ///< at mpirun, during the launch
-    bool mapped_ = false; ///< at mpirun: it is decided where the first job runs
+    bool mapped_ = false;     ///< at mpirun: it is decided where the first job runs
+    std::set<NodeId> unsure_; ///< at mpirun, during the launch: may be dead
+    bool held_back_ = false;  ///< at mpirun: nothing is mapped until it is known who is
     /// Daemons without which the job began, and at mpirun why: "could not be started".
     std::map<NodeId, std::string> missing_;
     /// At mpirun: daemons that were given up in the launch or in a spawn, and not asked for again.

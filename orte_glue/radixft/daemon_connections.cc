@@ -18,6 +18,10 @@ constexpr base::Duration knock_patience = 50_ms;
 /// told them, as a rule, and where hosts share cores, they have not been in their way.
 constexpr base::Duration others_knock_after = 5_ms;
 
+/// When mpirun knocks again, in the launch, at a daemon whose port has not refused it. The kernel
+/// may close the connections of a dying process before the port at which it listened.
+constexpr base::Duration knock_again_after = 50_ms;
+
 } // namespace
 
 void Daemon::connection_lost(NodeId id) noexcept
@@ -27,6 +31,9 @@ void Daemon::connection_lost(NodeId id) noexcept
         return;
     }
     doubted_us_.emplace(id, wall_us());
+    if (!begun() && ORTE_PROC_IS_HNP && !contact(id).empty()) {
+        unsure_.insert(id);
+    }
     if (is_to_knock_first(id)) {
         knock_at(id);
     } else {
@@ -62,11 +69,10 @@ void Daemon::knock_at(NodeId id)
               : answer == Knock::accepted ? "accepted"
                                           : "silence");
         if (!self.begun()) {
-            if (self.self_ == 0 && answer == Knock::refused) {
-                self.lost_in_launch(id, "ended before the job had begun");
-            }
+            self.answered_in_launch(id, answer == Knock::refused);
             return;
         }
+        self.unsure_.erase(id);
         if (answer == Knock::refused) {
             self.on_refused(id);
             return;
@@ -79,6 +85,26 @@ void Daemon::knock_at(NodeId id)
         self.session_->suspicion(monotonic_now(), id);
         self.flush();
         self.arm_timer();
+    });
+}
+
+/// A daemon that has lost its connection to mpirun before the job has begun leaves by itself, so
+/// its port refuses sooner or later. Until then, or until it is given up (check_launch), nothing is
+/// mapped.
+void Daemon::answered_in_launch(NodeId id, bool refused)
+{
+    if (self_ != 0) {
+        return;
+    }
+    if (refused) {
+        lost_in_launch(id, "ended before the job had begun");
+        return;
+    }
+    Callbacks::after(knock_again_after, [id] {
+        Daemon &self = get();
+        if (self.started_ && !self.over_ && self.unsure_.contains(id) && self.held_.begin(id)) {
+            self.knock_at(id);
+        }
     });
 }
 

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include <strings.h>
 
@@ -204,6 +205,7 @@ void Daemon::lost_in_launch(NodeId id, const std::string &what)
     }
     story(1, "goes on without daemon %u on %s, which %s", id, host_name(id).c_str(), what.c_str());
     missing_[id] = what;
+    unsure_.erase(id);
     unwanted_.insert(id);
     lost_.insert(id);
     ready_.erase(id);
@@ -222,6 +224,8 @@ void Daemon::lost_in_launch(NodeId id, const std::string &what)
     }
     if (!called) {
         count_as_called(*daemons);
+    } else if (unsure_.empty() && std::exchange(held_back_, false)) {
+        ORTE_ACTIVATE_JOB_STATE(job, ORTE_JOB_STATE_VM_READY);
     }
 }
 
@@ -292,9 +296,13 @@ std::string Daemon::missing_hosts() const
 }
 
 /// At mpirun: all daemons have called or are given up, and the job is to be mapped. False: it is
-/// ended instead.
+/// ended instead, or mapped when it is known whether a daemon is dead that may be.
 bool Daemon::fit(orte_job_t &job)
 {
+    if (!unsure_.empty()) {
+        held_back_ = true;
+        return false;
+    }
     mapped_ = true;
     if (missing_.empty()) {
         return true;
@@ -386,6 +394,7 @@ void Callbacks::daemon_called(int status, orte_process_name_t *sender, opal_buff
 {
     if (sender->jobid != ORTE_PROC_MY_NAME->jobid || !Daemon::get().turns_away(sender->vpid)) {
         orte_plm_base_daemon_callback(status, sender, buffer, tag, data);
+        story(2, "daemon %u has called", sender->vpid);
     }
 }
 

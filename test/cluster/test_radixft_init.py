@@ -34,7 +34,7 @@ class Start:
     """mpirun of a program that is to begin, one rank on each of some hosts."""
 
     def __init__(self, cluster, point, how, hosts=range(HOSTS), mca=tuple(RADIXFT), ranks=HOSTS, victim=None,
-                 slots=1, numbered=True):
+                 slots=1, numbered=True, verbose=1):
         self.cluster = cluster
         self.ranks = ranks if len(hosts) == 1 else min(len(hosts) * slots, ranks)
         self.victim = victim if victim is not None else list(hosts).index(VICTIM) if VICTIM in hosts else 0
@@ -45,7 +45,7 @@ class Start:
         program = os.path.join(ftcluster.build_dir(), "test", "mpi", "survivors", "starts")
         check(os.access(program, os.X_OK), f"{program} is missing: run make check, or set FT_BUILD")
         self.run = cluster.mpirun(
-            *mca, "--mca", "errmgr_base_verbose", "1", "--mca", "errmgr_radixft_output_dir", self.folder,
+            *mca, "--mca", "errmgr_base_verbose", str(verbose), "--mca", "errmgr_radixft_output_dir", self.folder,
             *(["-np", str(self.ranks)] if numbered else []), program, self.marks.path, str(self.victim), str(POINTS.get(point, point)),
             str(how), deadline=DEADLINE, env=ftcluster.component_env())
         self.end = time.monotonic() + DEADLINE

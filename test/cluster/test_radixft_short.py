@@ -9,8 +9,12 @@ with a message. Ranks that die in MPI_Init are dead from the start: MPI_COMM_WOR
 keeps its size, and the others get through and finish.
 """
 
+import contextlib
+import ctypes
 import os
 import re
+import signal
+import socket
 import sys
 import time
 
@@ -116,7 +120,7 @@ def host_is_silent():
 
 
 def daemon_dies_early():
-    """A daemon that has called dies while another host is waited for: the job begins without both"""
+    """A daemon dies as soon as it is there, while another host is waited for: the job begins without both"""
     with ftcluster.Cluster(hosts=HOSTS) as cluster:
         cluster.tool("cut", "n3", "m", "--how", "drop")
         with start(cluster, ANYWHERE, WAITS, mca=settings(2, wait=6000)) as it:
@@ -124,6 +128,54 @@ def daemon_dies_early():
                 check(time.monotonic() < it.end and not it.run.ended(), "the daemons were not started")
             it.kill_in_the_launch("^orted", "n2")
             begins(it, HOSTS - 2, missing=("n2", "n3"))
+
+
+class Ports(contextlib.ExitStack):
+    """Those at which a process listens, held by this one too: they take connections when that one is dead."""
+
+    def __init__(self, pid):
+        super().__init__()
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.sockets = []
+        pidfd = os.pidfd_open(pid)
+        self.callback(os.close, pidfd)
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                if os.readlink(f"/proc/{pid}/fd/{number}").startswith("socket:"):
+                    fd = libc.pidfd_getfd(pidfd, int(number), 0)
+                    check(fd >= 0, f"pidfd_getfd: {os.strerror(ctypes.get_errno())}")
+                    with socket.socket(fileno=fd) as one:
+                        if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                            self.sockets.append(self.enter_context(one.dup()))
+
+    def knocked(self, deadline):
+        """Whether somebody connects, before the deadline."""
+        return bool(ftcluster.wait_readable(self.sockets, deadline))
+
+
+def daemon_dies_by_degrees():
+    """The port of a daemon that has called outlasts its connections: nothing is mapped before it is known to be dead"""
+    with ftcluster.Cluster(hosts=HOSTS) as cluster:
+        for closes in (True, False):
+            cluster.tool("cut", "n3", "m", "--how", "drop")
+            with start(cluster, ANYWHERE, WAITS, mca=settings(1, wait=20000 if closes else 5000), verbose=2) as it:
+                says(it, "daemon 2 has called")
+                victim = next(pid for host, pid in processes(cluster, "^orted") if host == "n2")
+                with Ports(victim) as ports:
+                    os.kill(victim, signal.SIGKILL)
+                    check(ports.knocked(it.end), "mpirun does not knock")
+                    cluster.tool("heal", "n3", "m")
+                    says(it, "daemon 3 has called")
+                    if not closes:
+                        says(it, "goes on without daemon 2")
+                begins(it, HOSTS - 1)
+                check(("ended before the job" if closes else "has not come back within 5000 ms") in it.run.err, "it says another reason")
+
+
+def says(it, text):
+    """Waits until mpirun has said it."""
+    while text not in it.run.err:
+        check(time.monotonic() < it.end and not it.run.ended(), f"mpirun does not say: {text}")
 
 
 def goes_on_failing():
@@ -236,5 +288,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["init"]:
         main([rank_is_done_without, host_is_done_without, not_without_these], ftcluster.SIDE_BY_SIDE)
     else:
-        main([host_is_down, host_of_a_pattern_is_down, more_is_down, goes_on_failing, missing_host_joins],
+        main([host_is_down, host_of_a_pattern_is_down, more_is_down, goes_on_failing, missing_host_joins, daemon_dies_by_degrees],
              ftcluster.SIDE_BY_SIDE, alone=[host_is_silent, daemon_dies_early])
