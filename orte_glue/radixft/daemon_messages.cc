@@ -1,7 +1,7 @@
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
-
+#include "orte_glue/radixft/connecting.hpp"
 #include "orte_glue/radixft/probe.hpp"
 
 #include "opal/ft/base/wire.hpp"
@@ -142,9 +142,8 @@ void Daemon::send_held(NodeId to)
     }
 }
 
-/// Of two daemons the one with the lower id opens the connection between them. When both do at
-/// once, the runtime's channel may leave one of them with the events of a socket that is closed
-/// already, for ever. It does so before there is anything to say, with all members or, as those who
+/// Of two daemons the one with the lower id opens the connection between them: when both do at once
+/// it takes longer. It does so before there is anything to say, with all members or, as those who
 /// may become the root next, in a larger job; nobody waits for a handshake while a view changes
 /// then.
 void Daemon::open_connections()
@@ -226,6 +225,14 @@ void Daemon::await_newcomer(NodeId id)
 void Daemon::connected(NodeId id) noexcept
 {
     connected_.insert(id);
+    orte_process_name_t name = *ORTE_PROC_MY_NAME;
+    name.vpid = id;
+    // While a job is launched mpirun only takes connections, as many as there are hosts.
+    if ((begun() || self_ != 0) && drop_attempts(name)) {
+        story(2, "daemon %u has opened a connection just when this one was to", id);
+        // What was to go out on the other connection waits for the next message on this one.
+        transmit(id, opening_tag, Bytes(1));
+    }
     if (awaited_.erase(id) != 0) {
         send_held(id);
     }
