@@ -178,8 +178,11 @@ bool Daemon::get_keys()
         self.take_over_launcher();
         self.spawns_.watch();
         self.publications_.watch();
-        self.bring_back(*static_cast<const orte_state_caddy_t *>(data)->jdata);
-        orte_ras_base_allocate(fd, flags, data);
+        auto *const caddy = static_cast<orte_state_caddy_t *>(data);
+        if (!self.holds_back(caddy)) {
+            self.bring_back(*caddy->jdata);
+            orte_ras_base_allocate(fd, flags, caddy);
+        }
     });
     return true;
 }
@@ -253,6 +256,7 @@ void Daemon::on_timer()
         introduce();
         check_called_for(now);
         check_newcomers();
+        check_held_spawns();
         check_leaving();
     }
     flush();

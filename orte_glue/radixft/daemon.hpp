@@ -35,6 +35,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace ft::radixft {
 
@@ -55,6 +56,21 @@ struct NodeLoss {
 struct Launch {
     orte_state_caddy_t *caddy = nullptr;
     std::set<NodeId> newcomers;
+    base::Time since;
+};
+
+/// At mpirun: a daemon that was given up and may live still.
+struct Leaver {
+    bool told = false;   ///< to leave, on the connection that there is
+    bool off = false;    ///< mpirun has broken off a connection to it that was stalled
+    bool sought = false; ///< mpirun knocks at its port now
+};
+
+/// At mpirun: a job for whose hosts no daemons are started before these have left, which were given
+/// up there.
+struct HeldSpawn {
+    orte_state_caddy_t *caddy = nullptr;
+    std::set<NodeId> until_gone;
     base::Time since;
 };
 
@@ -83,7 +99,7 @@ class Daemon {
 
     /// From routed: the channel has a connection to a daemon now, or has it no more.
     void connected(NodeId id) noexcept;
-    void disconnected(NodeId id) noexcept { connected_.erase(id); }
+    void disconnected(NodeId id) noexcept;
     /// From the error manager: the channel lost its connection to a daemon, or could not get one.
     void connection_lost(NodeId id) noexcept;
     /// The channel broke to some daemon, and the runtime does not say to which: all are knocked at.
@@ -170,7 +186,7 @@ class Daemon {
     bool may_begin(orte_job_t &job);
     std::string missing_hosts() const;
     bool fit(orte_job_t &job);
-    bool turns_away(NodeId id) const;
+    bool turns_away(NodeId id);
     bool goes_on_without(const orte_job_t &job, orte_proc_t &dead, const RankDeath &death);
     bool holds_up_others(const RankDeath &death) const;
     static void receive_daemons();
@@ -201,6 +217,10 @@ class Daemon {
     void put_aside(NodeId id);
     void newcomer_failed(NodeId id, const std::string &what);
     static void end_launcher(const orte_proc_t &daemon);
+    bool holds_back(orte_state_caddy_t *caddy);
+    bool is_in_the_way(NodeId id) const;
+    void look_for(NodeId id);
+    void check_held_spawns();
 
     // daemon_watch.cc
     void keep_job(Rank dead);
@@ -322,6 +342,9 @@ class Daemon {
     std::map<NodeId, std::string> missing_;
     /// At mpirun: daemons that were given up in the launch or in a spawn, and not asked for again.
     std::set<NodeId> unwanted_;
+    /// At mpirun: those of them that have called and may live still.
+    std::map<NodeId, Leaver> leaving_;
+    std::vector<HeldSpawn> held_spawns_;      ///< at mpirun
     std::map<NodeId, base::Time> called_for_; ///< at mpirun: started for spawns, and since when
     Shortage shortage_;                       ///< at mpirun
     /// At mpirun: dead ranks of the first job without which the others get through MPI_Init.
@@ -373,6 +396,9 @@ void story(int level, const char *format, ...) noexcept __attribute__((format(pr
 
 /// The host name of a daemon, for messages; "unknown" when there is none.
 std::string host_name(NodeId id);
+
+/// The hosts that a spawned job is to run on, if it names any.
+std::vector<std::string> hosts_named(const orte_job_t &job);
 
 /// The runtime's object for a daemon; null when it has none.
 orte_proc_t *daemon_object(NodeId id);

@@ -94,15 +94,11 @@ void Daemon::admit_newcomers(Launch &launch)
     }
 }
 
-/// Has the runtime start daemons again on the hosts that a spawned job names, if those had ones
-/// which are dead (add-host has become host by now). The runtime by itself takes a host that it
-/// knows for one that has a daemon.
-void Daemon::bring_back(const orte_job_t &job)
+/// Those that a spawned job names; add-host has become host by now.
+std::vector<std::string> hosts_named(const orte_job_t &job)
 {
-    if (!is_member() || job.apps == nullptr || job.originator.jobid == ORTE_JOBID_INVALID) {
-        return;
-    }
-    for (int i = 0; i < job.apps->size; ++i) {
+    std::vector<std::string> hosts;
+    for (int i = 0; job.apps != nullptr && i < job.apps->size; ++i) {
         const auto *const app =
             static_cast<const orte_app_context_t *>(opal_pointer_array_get_item(job.apps, i));
         char *text = nullptr;
@@ -115,12 +111,25 @@ void Daemon::bring_back(const orte_job_t &job)
         std::free(text);
         for (std::string name; std::getline(names, name, ',');) {
             name.resize(std::min(name.find(':'), name.size()));
-            const auto who = hosts_.identity_for(name, *session_->engine().view());
-            const auto same = [&who](const Comeback &c) { return c.id == who->id; };
-            if (who && who->incarnation > 0 &&
-                std::none_of(comebacks_.begin(), comebacks_.end(), same)) {
-                comebacks_.push_back({job.jobid, who->id, name});
-            }
+            hosts.push_back(std::move(name));
+        }
+    }
+    return hosts;
+}
+
+/// Has the runtime start daemons again on the hosts that a spawned job names, if those had ones
+/// which are dead. The runtime by itself takes a host that it knows for one that has a daemon.
+void Daemon::bring_back(const orte_job_t &job)
+{
+    if (!is_member() || job.originator.jobid == ORTE_JOBID_INVALID) {
+        return;
+    }
+    for (std::string &name : hosts_named(job)) {
+        const auto who = hosts_.identity_for(name, *session_->engine().view());
+        const auto same = [&who](const Comeback &c) { return c.id == who->id; };
+        if (who && who->incarnation > 0 &&
+            std::none_of(comebacks_.begin(), comebacks_.end(), same)) {
+            comebacks_.push_back({job.jobid, who->id, std::move(name)});
         }
     }
 }
@@ -150,6 +159,7 @@ NodeId Daemon::next_comeback(std::uint32_t jobid)
     const Comeback now = *it;
     comebacks_.erase(it);
     unwanted_.erase(now.id);
+    leaving_.erase(now.id);
     bring_back(now.id, now.host);
     return now.id;
 }
@@ -503,6 +513,7 @@ void Daemon::check_newcomers()
             continue;
         }
         orte_state_caddy_t *caddy = it->caddy;
+        const std::set<NodeId> newcomers = std::move(it->newcomers);
         it = launches_.erase(it);
         if (over_) {
             OBJ_RELEASE(caddy);
@@ -510,6 +521,11 @@ void Daemon::check_newcomers()
             orte_plm_base_vm_ready(0, 0, caddy);
         } else {
             orte_show_help("help-errmgr-radixft.txt", "not-joined", true, missing.c_str());
+            for (const NodeId id : newcomers) {
+                if (!session_->engine().view()->contains(id)) {
+                    put_aside(id);
+                }
+            }
             give_up_launch(*caddy->jdata);
             OBJ_RELEASE(caddy);
         }

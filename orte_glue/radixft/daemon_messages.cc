@@ -222,6 +222,14 @@ void Daemon::await_newcomer(NodeId id)
     }
 }
 
+void Daemon::disconnected(NodeId id) noexcept
+{
+    connected_.erase(id);
+    if (const auto it = leaving_.find(id); it != leaving_.end()) {
+        it->second.told = false; // the order may have been lost with the connection
+    }
+}
+
 void Daemon::connected(NodeId id) noexcept
 {
     connected_.insert(id);
@@ -291,6 +299,10 @@ void Daemon::on_protocol(NodeId from, std::span<const std::byte> bytes)
     if (!m || m->from != from || m->to != self_) {
         const bool nonsense = fault == Fault::too_short || fault == Fault::malformed;
         drop(from, nonsense ? Drops::Why::malformed : Drops::Why::forged);
+        return;
+    }
+    if (turns_away(from)) {
+        drop(from, Drops::Why::stale);
         return;
     }
     if (m->proposal) {

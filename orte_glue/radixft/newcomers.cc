@@ -1,18 +1,31 @@
 // Daemons that were started on hosts to be added and do not call, because their host does not
-// exist, is down, or cannot be reached.
+// exist, is down, or cannot be reached, or that call and do not become members in time.
 //
-// The runtime would wait for them for as long as the remote shell does, and would have each later
-// launch try again to start them. A spawn that adds such a host fails; the host is put aside as one
-// whose daemon has died, which can be added again.
+// The runtime would wait for those that do not call for as long as the remote shell does, and would
+// have each later launch try again to start them. A spawn that adds such a host fails; the host is
+// put aside as one whose daemon has died, which can be added again. A daemon that has called may
+// live, stopped or cut off. Its host is not given another one before it has left: the channel tells
+// two daemons of one id apart by nothing.
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/every_job.hpp"
+#include "orte_glue/radixft/probe.hpp"
+#include "orte_glue/radixft/prompt.hpp"
 
 #include <csignal>
 
 #include <sys/wait.h>
 
 namespace ft::radixft {
+
+using namespace base::literals;
+
+namespace {
+
+/// How long a host has to answer a knock at the port of a daemon that was given up.
+constexpr base::Duration leaver_patience = 50_ms;
+
+} // namespace
 
 /// The launcher has begun to start daemons for a spawned job.
 void Daemon::wait_for_newcomers()
@@ -51,9 +64,12 @@ void Daemon::check_called_for(base::Time now)
 void Daemon::put_aside(NodeId id)
 {
     orte_proc_t *const proc = daemon_object(id);
-    lost_.insert(id);
+    const bool dead = !lost_.insert(id).second;
     unwanted_.insert(id);
     set_down(id);
+    if (const auto life = lives_.find(id); life != lives_.end()) {
+        session_->turn_away(monotonic_now(), {id, life->second});
+    }
     if (proc == nullptr || proc->node == nullptr) {
         return;
     }
@@ -61,7 +77,9 @@ void Daemon::put_aside(NodeId id)
     // It comes back like one that has died.
     hosts_.remember(host_name(id), {id, 0});
     if (ORTE_FLAG_TEST(proc->node, ORTE_NODE_FLAG_DAEMON_LAUNCHED)) {
-        turns_away(id);
+        if (!dead) {
+            turns_away(id);
+        }
         return;
     }
     // Or each later launch would try again there, and wait for it.
@@ -94,6 +112,100 @@ void Daemon::newcomer_failed(NodeId id, const std::string &what)
             give_up_launch(job);
         }
     });
+}
+
+/// At mpirun: a spawned job names hosts on which daemons that were given up may live still. It
+/// waits until those have left.
+bool Daemon::holds_back(orte_state_caddy_t *caddy)
+{
+    if (unwanted_.empty() || over_ || !is_member()) {
+        return false;
+    }
+    HeldSpawn held{.caddy = caddy, .until_gone = {}, .since = monotonic_now()};
+    for (const std::string &host : hosts_named(*caddy->jdata)) {
+        if (const NodeId id = hosts_.id_of(host); is_in_the_way(id)) {
+            held.until_gone.insert(id);
+        }
+    }
+    if (held.until_gone.empty()) {
+        return false;
+    }
+    for (const NodeId id : held.until_gone) {
+        story(1, "a spawn waits until daemon %u on %s, which was given up, has left", id,
+              host_name(id).c_str());
+    }
+    held_spawns_.push_back(std::move(held));
+    check_held_spawns();
+    return true;
+}
+
+bool Daemon::is_in_the_way(NodeId id) const
+{
+    // One that became a member all the same, since another one than mpirun was the root, is told to
+    // leave as soon as it says something.
+    return leaving_.contains(id) ||
+           (unwanted_.contains(id) && session_->engine().view()->contains(id));
+}
+
+/// Whether it has left: nobody listens at its port any more.
+void Daemon::look_for(NodeId id)
+{
+    const auto it = leaving_.find(id);
+    if (it == leaving_.end() || std::exchange(it->second.sought, true)) {
+        return;
+    }
+    knock(contact(id), leaver_patience, [id](Knock answer) {
+        Daemon &self = get();
+        const auto leaver = self.leaving_.find(id);
+        if (!self.started_ || leaver == self.leaving_.end()) {
+            return;
+        }
+        leaver->second.sought = false;
+        const bool connected = self.connected_.contains(id);
+        if (answer == Knock::accepted) {
+            // The order to leave may wait for TCP's next try, minutes after the network has healed.
+            if (connected) {
+                if (break_off_stalled(addresses_in(contact(id)))) {
+                    story(1, "breaks off the stalled connection to daemon %u", id);
+                    leaver->second.off = true;
+                }
+            } else if (std::exchange(leaver->second.off, false)) {
+                self.turns_away(id);
+            }
+        } else if (answer == Knock::refused || !connected) {
+            // Where the host is silent the connection tells: it outlasts a cut network for a while.
+            self.leaving_.erase(leaver);
+            story(1, "daemon %u on %s, which was given up, has left", id, host_name(id).c_str());
+            self.check_held_spawns();
+        }
+    });
+}
+
+void Daemon::check_held_spawns()
+{
+    const base::Time now = monotonic_now();
+    const int wait = parameters().launch_wait_ms;
+    for (HeldSpawn &held : std::exchange(held_spawns_, {})) {
+        std::string there;
+        for (const NodeId id : held.until_gone) {
+            if (is_in_the_way(id)) {
+                there += (there.empty() ? "" : ", ") + host_name(id);
+                look_for(id);
+            }
+        }
+        if (over_) {
+            OBJ_RELEASE(held.caddy);
+        } else if (there.empty()) {
+            bring_back(*held.caddy->jdata);
+            orte_ras_base_allocate(0, 0, held.caddy);
+        } else if (wait != 0 && now - held.since >= base::Duration::from_ms(wait)) {
+            orte_show_help("help-errmgr-radixft.txt", "still-there", true, there.c_str());
+            give_up_launch(*held.caddy->jdata);
+            OBJ_RELEASE(held.caddy);
+        } else {
+            held_spawns_.push_back(std::move(held));
+        }
+    }
 }
 
 /// A remote shell that still tries to reach its host would outlast mpirun.

@@ -236,6 +236,14 @@ void Session::proof(base::Time now, NodeId id, membership::ProofKind kind)
         });
 }
 
+void Session::turn_away(base::Time now, const membership::Identity &who)
+{
+    run(now, "turn_away " + std::to_string(who.id) + ' ' + std::to_string(who.incarnation), [&] {
+        engine_->turn_away(now, who, output_);
+        return true;
+    });
+}
+
 void Session::leave(base::Time now)
 {
     run(now, "leave", [&] {
@@ -310,6 +318,10 @@ bool call_engine(Session &session, base::Time now, const std::string &what, std:
     } else if (what == "suspicion") {
         in >> id;
         session.suspicion(now, id);
+    } else if (what == "turn_away") {
+        std::uint32_t incarnation = 0;
+        in >> id >> incarnation;
+        session.turn_away(now, {id, incarnation});
     } else if (what == "proof") {
         unsigned kind = 0;
         in >> id >> kind;

@@ -40,6 +40,7 @@ class Session {
     void time(base::Time now);
     void suspicion(base::Time now, NodeId id);
     void proof(base::Time now, NodeId id, membership::ProofKind kind);
+    void turn_away(base::Time now, const membership::Identity &who);
     void leave(base::Time now);
     const membership::Stabilizer &engine() const { return *engine_; }
 

@@ -323,13 +323,16 @@ bool Daemon::fit(orte_job_t &job)
 }
 
 /// A daemon that was given up may call all the same, when its host's network heals: it is told to
-/// leave.
-bool Daemon::turns_away(NodeId id) const
+/// leave. So is a newcomer that was, on each connection that it makes.
+bool Daemon::turns_away(NodeId id)
 {
     if (!unwanted_.contains(id)) {
         return false;
     }
-    story(1, "daemon %u on %s calls too late: it is told to leave", id, host_name(id).c_str());
+    if (std::exchange(leaving_[id].told, true)) {
+        return true;
+    }
+    story(1, "daemon %u on %s comes too late: it is told to leave", id, host_name(id).c_str());
     opal_buffer_t *order = OBJ_NEW(opal_buffer_t);
     orte_daemon_cmd_flag_t command = ORTE_DAEMON_HALT_VM_CMD;
     orte_process_name_t name = *ORTE_PROC_MY_NAME;

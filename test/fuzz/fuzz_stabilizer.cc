@@ -241,6 +241,9 @@ class Net {
             restart(at, engines_[at]->self().incarnation + 1);
             break;
         default:
+            if (what / 5 % 2 != 0) {
+                engines_[at]->turn_away(now_, {about, what / 10 % 3}, out_);
+            }
             static_cast<void>(engines_[at]->admit(about, what));
             static_cast<void>(engines_[at]->acting_root());
             static_cast<void>(engines_[at]->quiet());

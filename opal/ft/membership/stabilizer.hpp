@@ -109,6 +109,10 @@ class Stabilizer {
     void on_suspicion(base::Time now, NodeId id, Output &out);
     /// There is proof about the life of `id` that is in the view.
     void on_proof(base::Time now, NodeId id, ProofKind kind, Output &out);
+    /// The newcomer `who` is not wanted any more: it is left out of every view that this node
+    /// proposes, and denied when it asks, until it comes in a later life. Nothing happens when it
+    /// is a member already.
+    void turn_away(base::Time now, const Identity &who, Output &out);
     /// Leave in good order. Event `left` follows.
     void leave(base::Time now, Output &out);
 
@@ -271,6 +275,7 @@ class Stabilizer {
     void hear_of(NodeId id);
     bool joins_allowed(base::Time now) const;
     std::vector<NodeId> settled_exiles(base::Time now) const;
+    bool unwanted(const Identity &who) const;
 
     Config config_;
     std::shared_ptr<ViewPool> pool_;
@@ -310,6 +315,7 @@ class Stabilizer {
     std::vector<Pending> pending_;
     std::vector<Newcomer> joins_;    // wait for the next attempt
     std::vector<Identity> shunned_;  // newcomers that did not answer
+    std::vector<Identity> unwanted_; // newcomers that were turned away, each id's last
     std::vector<NodeId> accounted_;  // exiles known to be out of the way
     std::vector<NodeId> candidates_; // joiner: whom to ask
     std::size_t candidate_ = 0;

@@ -87,7 +87,8 @@ Change Stabilizer::wanted_change(Time now) const
     // for.
     const bool exiles = c.makes_exiles();
     std::erase_if(c.joined, [&](const Identity &j) {
-        return exiles || std::find(shunned_.begin(), shunned_.end(), j) != shunned_.end();
+        return exiles || unwanted(j) ||
+               std::find(shunned_.begin(), shunned_.end(), j) != shunned_.end();
     });
     if (!c.removed.empty() || !c.joined.empty()) {
         for (const NodeId id : settled_exiles(now)) {

@@ -75,6 +75,29 @@ std::vector<NodeId> Stabilizer::settled_exiles(Time now) const
     return settled;
 }
 
+bool Stabilizer::unwanted(const Identity &who) const
+{
+    return std::any_of(unwanted_.begin(), unwanted_.end(), [&who](const Identity &u) {
+        return u.id == who.id && who.incarnation <= u.incarnation;
+    });
+}
+
+void Stabilizer::turn_away(Time now, const Identity &who, Output &out)
+{
+    now = tick(now);
+    if (!view_ || view_->contains(who) || unwanted(who)) {
+        return;
+    }
+    std::erase_if(unwanted_, [&who](const Identity &u) { return u.id == who.id; });
+    unwanted_.push_back(who);
+    std::erase_if(joins_, [this](const Newcomer &n) { return unwanted(n.who); });
+    // Who coordinates installs first: what is not in force here is so nowhere.
+    if (attempt_ && attempt_->coordinator() == self_.id && attempt_->target->contains(who)) {
+        abort_attempt();
+        maybe_start(now, out);
+    }
+}
+
 void Stabilizer::on_join(Time now, const Message &m, Output &out)
 {
     const Identity who{m.from, m.from_incarnation};
@@ -85,6 +108,11 @@ void Stabilizer::on_join(Time now, const Message &m, Output &out)
         answer.status = Status::welcome;
         answer.number = epoch();
         answer.view = view_;
+        send(now, std::move(answer), out);
+        return;
+    }
+    if (unwanted(who)) {
+        answer.status = Status::denied;
         send(now, std::move(answer), out);
         return;
     }

@@ -129,6 +129,119 @@ void remembers_the_root_it_was_sent_to(void **)
     assert_int_equal(first_other(later), 2);
 }
 
+/// The root of three, which newcomers ask.
+struct Root {
+    Config config;
+    std::shared_ptr<ViewPool> pool = std::make_shared<ViewPool>();
+    Time now = Time::zero() + Duration::from_s(1);
+    Stabilizer engine{config, pool, Identity{0, 0},
+                      View::initial(3, config.arity, TreeMode::rebuild), now};
+    std::uint64_t sequence = 0;
+
+    /// What it answers to this newcomer, and whom it proposes to take in then.
+    Status asked(std::uint32_t incarnation)
+    {
+        Message m;
+        m.type = incarnation == 0 ? Type::new_node : Type::node_alive;
+        m.from = newcomer;
+        m.from_incarnation = incarnation;
+        m.to = 0;
+        m.sequence = ++sequence;
+        Output out;
+        engine.on_message(now, m, out);
+        return note(out);
+    }
+
+    void turn_away(std::uint32_t incarnation)
+    {
+        Output out;
+        engine.turn_away(now, {newcomer, incarnation}, out);
+        note(out);
+    }
+
+    /// What is asked again comes out, too.
+    void wait(Duration how_long)
+    {
+        const Time end = now + how_long;
+        while (engine.next_deadline() <= end) {
+            now = std::max(now, engine.next_deadline());
+            Output out;
+            engine.on_time(now, out);
+            note(out);
+        }
+        now = end;
+    }
+
+    Status note(const Output &out)
+    {
+        Status answer = Status::none;
+        for (const Message &m : out.messages) {
+            if (m.type == Type::join_det_ack) {
+                answer = m.status;
+            } else if (m.proposal) {
+                proposed.push_back(m.proposal->change.joined);
+            }
+        }
+        return answer;
+    }
+
+    std::vector<std::vector<Identity>> proposed;
+};
+
+/// Who is turned away is in no proposal any more, and denied; in its next life it is taken in.
+void turns_away_one_life_of_a_newcomer(void **)
+{
+    Status first = Status::none;
+    Status again = Status::none;
+    Status next = Status::none;
+    std::size_t before = 0;
+    std::size_t between = 0;
+    std::vector<std::vector<Identity>> after;
+    {
+        Root root;
+        first = root.asked(1);
+        root.wait(Duration::from_ms(50));
+        before = root.proposed.size();
+        root.turn_away(1);
+        root.proposed.clear();
+        again = root.asked(1);
+        // Not so long that it takes the silent members for dead.
+        root.wait(Duration::from_ms(200));
+        between = root.proposed.size();
+        next = root.asked(2);
+        root.wait(Duration::from_ms(50));
+        after = root.proposed;
+    }
+    assert_int_equal(first, Status::pending);
+    assert_true(before > 0);
+    assert_int_equal(again, Status::denied);
+    assert_int_equal(between, 0);
+    assert_int_equal(next, Status::pending);
+    assert_false(after.empty());
+    for (const std::vector<Identity> &joined : after) {
+        assert_true(joined == std::vector<Identity>({{newcomer, 2}}));
+    }
+}
+
+/// One that is turned away before it has asked is denied, in its earlier lives too.
+void turns_away_who_has_not_asked(void **)
+{
+    Status earlier = Status::none;
+    Status same = Status::none;
+    std::size_t proposed = 0;
+    {
+        Root root;
+        root.turn_away(1);
+        earlier = root.asked(0);
+        same = root.asked(1);
+        root.wait(Duration::from_ms(50));
+        proposed = root.proposed.size();
+    }
+    assert_int_equal(earlier, Status::denied);
+    assert_int_equal(same, Status::denied);
+    assert_int_equal(proposed, 0);
+}
+
 } // namespace
 
 int main()
@@ -136,6 +249,8 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(asks_the_members_of_the_view_it_was_given),
         cmocka_unit_test(remembers_the_root_it_was_sent_to),
+        cmocka_unit_test(turns_away_one_life_of_a_newcomer),
+        cmocka_unit_test(turns_away_who_has_not_asked),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -23,6 +23,7 @@ std::string log_of_a_death()
     root.begin(at(1), config, 3);
     other.begin(at(1), config, 3);
     other.report(at(5), {{1, 4}, 1, Cause::exited, 3, 0, 6, 0});
+    root.turn_away(at(9), {3, 1});
     root.proof(at(10), 2, membership::ProofKind::refused);
     for (int ms = 10; ms < 600; ++ms) {
         for (const membership::Message &m : root.take().messages) {
