@@ -208,7 +208,7 @@ TESTS = [
     story("A network that falls into halves: the one with the lowest id goes on, the other ends its ranks", 4, waits(1000), even_split),
     story("A minority that is not to wait ends its ranks at once", 2, waits(0), ends_at_once),
     story("A network that fails as a whole and heals by halves: all wait, and the first half that is enough goes on", 5,
-          waits(20000), all_cut_off),
+          waits(LONG), all_cut_off),
     story("A network that fails as a whole and heals in pieces, soon one after the other: all wait, and nobody is out", 1,
           waits(LONG), back_in_pieces),
 ]
