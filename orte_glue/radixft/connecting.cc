@@ -4,7 +4,6 @@
 // taken from the queue when the channel says that there is a connection.
 #include "orte_glue/radixft/connecting.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <vector>
 

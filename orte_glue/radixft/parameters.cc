@@ -68,7 +68,8 @@ constexpr std::array<Entry, 17> table{{
      "ranks, in "
      "milliseconds, 0 to 3600000, default 5000. 0: they end at once. Large: ranks on the smaller "
      "side "
-     "of a cut network hang that long."},
+     "of a cut network hang that long. Where nobody had a majority, three quarters of what is left "
+     "of it are the longest time that those who have one again wait for the others."},
     {"launch_wait", &Parameters::launch_wait_ms, 0, 3600000, OPAL_INFO_LVL_3,
      "How long mpirun waits, from the start of the launch, for the last daemon to be ready before "
      "it ends the job with "

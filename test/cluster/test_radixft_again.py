@@ -83,16 +83,24 @@ def joins_again(it, old):
     check(said.count("daemon 3 on n3 is to join") == 2, f"mpirun tells {said}")
 
 
+@contextlib.contextmanager
+def given_up(it, failure, moment):
+    """A newcomer fails at this moment, and the spawn is refused; it goes on at the end. Its daemon's number."""
+    with contextlib.ExitStack() as fails:
+        with view_held_up(it):
+            moment(it)
+            old = it.pid_of("^orted", "n3")
+            fails.enter_context(failure(it))
+        refused(it)
+        yield old
+
+
 def goes_on_then_added(failure, moment, how):
-    """The newcomer fails, the spawn is refused, it goes on, and its host is added again at once."""
+    """It goes on, and its host is added again at once."""
     def test():
         with job(*PATIENT, *WAIT) as it:
-            with contextlib.ExitStack() as fails:
-                with view_held_up(it):
-                    moment(it)
-                    old = it.pid_of("^orted", "n3")
-                    fails.enter_context(failure(it))
-                refused(it)
+            with given_up(it, failure, moment) as old:
+                pass
             it.command(b"a")
             joins_again(it, old)
 
@@ -105,12 +113,7 @@ def added_then_goes_on(failure, moment, how):
     """The same, but its host is added again while the newcomer has not gone on."""
     def test():
         with job(*PATIENT, *WAIT) as it:
-            with contextlib.ExitStack() as fails:
-                with view_held_up(it):
-                    moment(it)
-                    old = it.pid_of("^orted", "n3")
-                    fails.enter_context(failure(it))
-                refused(it)
+            with given_up(it, failure, moment) as old:
                 it.command(b"a")
                 refused(it)
                 it.says("had started there may still live")
@@ -126,11 +129,7 @@ def added_then_goes_on(failure, moment, how):
 def goes_on_when_the_job_is_over():
     """A newcomer that was given up holds up nobody: the job ends well while it stands still, and it leaves when it goes on"""
     with job(*PATIENT, *WAIT) as it:
-        with contextlib.ExitStack() as fails:
-            with view_held_up(it):
-                asked(it)
-                fails.enter_context(stopped(it))
-            refused(it)
+        with given_up(it, stopped, asked):
             it.command(b"q")
             check(it.run.wait() == 0, f"mpirun's exit code is {it.run.code}")
             it.pid_of("^orted", "n3")

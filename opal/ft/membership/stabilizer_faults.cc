@@ -458,7 +458,8 @@ void Stabilizer::on_det_ack(Time now, const Message &m, Output &out)
     }
     case Status::no_quorum:
         drop_pending(Purpose::report, m.from);
-        if (!suspects_.empty()) { // else it answers what has been settled meanwhile
+        // Else it answers what has been settled meanwhile, or who waits already.
+        if (state_ == State::member && !suspects_.empty()) {
             suspend(now, out);
         }
         break;

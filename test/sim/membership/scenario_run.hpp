@@ -13,7 +13,7 @@ namespace sim {
 inline constexpr std::array<const char *, family_count> family_names{
     "one death",          "root deaths",        "subtree death", "k of n",
     "death at a message", "false suspicion",    "partition",     "one-way partition",
-    "bad weather",        "joins and restarts", "many faults",   "votes of the dead",
+    "bad weather",        "joins and restarts", "many faults",   "sides of a cut",
     "changing sides",     "one bad link",       "clock steps",   "heard by others",
 };
 

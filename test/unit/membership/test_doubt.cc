@@ -1,9 +1,8 @@
 // Who is left alone with proofs of all other deaths: whether it goes on.
 
-#include "opal/ft/membership/stabilizer.hpp"
 #include "test/unit/cmocka.hpp"
+#include "test/unit/membership/passing_time.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -40,14 +39,7 @@ struct Member {
 
     void wait(Duration how_long)
     {
-        const Time end = now + how_long;
-        while (engine.next_deadline() <= end) {
-            now = std::max(now, engine.next_deadline());
-            Output out;
-            engine.on_time(now, out);
-            note(out);
-        }
-        now = end;
+        pass(engine, now, how_long, [this](const Output &out) { note(out); });
     }
 
     void note(const Output &out)

@@ -1,5 +1,5 @@
-#include "opal/ft/membership/stabilizer.hpp"
 #include "test/unit/cmocka.hpp"
+#include "test/unit/membership/passing_time.hpp"
 
 #include <memory>
 #include <vector>
@@ -34,14 +34,7 @@ struct Joiner {
     /// Lets time pass, in which nobody answers.
     void wait(Duration how_long)
     {
-        const Time end = now + how_long;
-        while (engine.next_deadline() <= end) {
-            now = std::max(now, engine.next_deadline());
-            Output out;
-            engine.on_time(now, out);
-            note(out);
-        }
-        now = end;
+        pass(engine, now, how_long, [this](const Output &out) { note(out); });
     }
 
     void note(const Output &out)
@@ -162,14 +155,7 @@ struct Root {
     /// What is asked again comes out, too.
     void wait(Duration how_long)
     {
-        const Time end = now + how_long;
-        while (engine.next_deadline() <= end) {
-            now = std::max(now, engine.next_deadline());
-            Output out;
-            engine.on_time(now, out);
-            note(out);
-        }
-        now = end;
+        pass(engine, now, how_long, [this](const Output &out) { note(out); });
     }
 
     Status note(const Output &out)

@@ -276,68 +276,59 @@ void a_doubt_keeps_its_vote(void **)
     assert_true(!may_go_on(Quorum::outlived) && !may_go_on(Quorum::none));
 }
 
-/// Two disjoint parts of views of up to 7, one after the other: the first gives the second up as
-/// silent and the rest as dead, as clean as can be, and dies; the second finds all of it dead, the
-/// first part in doubt.
-void disjoint_parts_never_go_on_in_turn(void **)
+/// Whether holds(n, a, b) for all disjoint parts a and b, as bits, of views of n, 2 to 7.
+template <typename F>
+bool for_disjoint_parts(F &&holds)
 {
-    bool good = true;
     for (Position n = 2; n <= 7; ++n) {
         const unsigned all = (1U << n) - 1;
         for (unsigned a = 1; a < all; ++a) {
             for (unsigned b = 1; b < all; ++b) {
-                if ((a & b) != 0) {
-                    continue;
+                if ((a & b) == 0 && !holds(n, a, b)) {
+                    return false;
                 }
-                const auto part = [&](unsigned mine, auto &&grade_of) {
-                    std::vector<NodeId> gone;
-                    std::vector<Removed> dead;
-                    for (NodeId id = 0; id < n; ++id) {
-                        if ((mine >> id & 1U) == 0) {
-                            gone.push_back(id);
-                            dead.push_back({id, 0, grade_of(id), no_node});
-                        }
-                    }
-                    return quorum(n, gone, dead);
-                };
-                const Quorum first = part(a, [&](NodeId id) {
-                    return (b >> id & 1U) != 0 ? Grade::suspected : Grade::farewell;
-                });
-                const Quorum second = part(b, [&](NodeId id) {
-                    return (a >> id & 1U) != 0 ? Grade::doubtful : Grade::proven;
-                });
-                good &= !may_go_on(first) || !may_go_on(second);
             }
         }
     }
-    assert_true(good);
+    return true;
 }
 
-/// All pairs of disjoint parts of views of up to 7, with silent members only: never both a quorum.
-void disjoint_parts_are_never_both_quorums(void **)
+/// What the part `mine` of a view of n is, to which the others are what grade_of() says.
+template <typename F>
+Quorum part_of(Position n, unsigned mine, F &&grade_of)
 {
-    bool good = true;
-    for (Position n = 2; n <= 7; ++n) {
-        const unsigned all = (1U << n) - 1;
-        for (unsigned a = 1; a < all; ++a) {
-            for (unsigned b = 1; b < all; ++b) {
-                if ((a & b) != 0) {
-                    continue;
-                }
-                const auto part = [&](unsigned mask) {
-                    std::vector<NodeId> gone;
-                    for (NodeId id = 0; id < n; ++id) {
-                        if ((mask >> id & 1U) == 0) {
-                            gone.push_back(id);
-                        }
-                    }
-                    return quorum(n, gone, {});
-                };
-                good &= part(a) == Quorum::none || part(b) == Quorum::none;
-            }
+    std::vector<NodeId> gone;
+    std::vector<Removed> dead;
+    for (NodeId id = 0; id < n; ++id) {
+        if ((mine >> id & 1U) == 0) {
+            gone.push_back(id);
+            dead.push_back({id, 0, grade_of(id), no_node});
         }
     }
-    assert_true(good);
+    return quorum(n, gone, dead);
+}
+
+/// One after the other: the first part gives the second up as silent and the rest as dead, as clean
+/// as can be, and dies; the second finds all of it dead, the first part in doubt.
+void disjoint_parts_never_go_on_in_turn(void **)
+{
+    assert_true(for_disjoint_parts([](Position n, unsigned a, unsigned b) {
+        const Quorum first = part_of(n, a, [b](NodeId id) {
+            return (b >> id & 1U) != 0 ? Grade::suspected : Grade::farewell;
+        });
+        const Quorum second = part_of(
+            n, b, [a](NodeId id) { return (a >> id & 1U) != 0 ? Grade::doubtful : Grade::proven; });
+        return !may_go_on(first) || !may_go_on(second);
+    }));
+}
+
+/// With silent members only.
+void disjoint_parts_are_never_both_quorums(void **)
+{
+    const auto silent = [](NodeId) { return Grade::suspected; };
+    assert_true(for_disjoint_parts([&](Position n, unsigned a, unsigned b) {
+        return part_of(n, a, silent) == Quorum::none || part_of(n, b, silent) == Quorum::none;
+    }));
 }
 
 } // namespace
