@@ -38,6 +38,7 @@ extern "C" {
 #include "orte/mca/odls/odls.h"
 #include "orte/mca/odls/odls_types.h"
 #include "orte/mca/oob/oob.h"
+#include "orte/mca/oob/base/base.h"
 #include "orte/mca/plm/plm.h"
 #include "orte/mca/plm/base/base.h"
 #include "orte/mca/plm/base/plm_private.h"

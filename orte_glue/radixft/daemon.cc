@@ -20,7 +20,7 @@ namespace {
 /// Ticks after which mpirun looks for daemons whose leaving it may have missed.
 constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
-constexpr std::uint32_t format = 6;
+constexpr std::uint32_t format = 7;
 /// So many daemons' addresses are looked up when the job begins (contacts.cc says why so early).
 constexpr std::uint32_t most_looked_up = 64;
 /// How long mpirun's host has to answer a daemon that finds the launch to take too long.
@@ -194,6 +194,7 @@ void Daemon::stop() noexcept
     }
     started_ = false;
     publications_.stop();
+    streams_.stop();
     opal_event_evtimer_del(&timer_);
     if (lines_.readable() >= 0) {
         opal_event_del(&line_broke_);
@@ -446,6 +447,7 @@ void Daemon::prepare_engine()
     spawns_.watch();
     sealer_.emplace(key_);
     session_->log_to(log_.is_open() ? &log_ : nullptr);
+    start_rails();
 }
 
 void Daemon::begin(std::uint32_t daemons)

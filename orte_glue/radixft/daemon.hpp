@@ -23,6 +23,8 @@
 #include "orte_glue/radixft/segments.hpp"
 #include "orte_glue/radixft/session.hpp"
 #include "orte_glue/radixft/spawns.hpp"
+#include "orte_glue/radixft/stalls.hpp"
+#include "orte_glue/radixft/streams.hpp"
 #include "orte_glue/radixft/watch.hpp"
 #include "orte_glue/radixft/wind_down.hpp"
 
@@ -258,6 +260,20 @@ class Daemon {
     void answered_in_launch(NodeId id, bool refused);
     void on_refused(NodeId id);
 
+    // daemon_rails.cc
+    void start_rails();
+    bool has_rails() const { return own_addresses_.size() > 1; }
+    void watch_rails();
+    void examine(NodeId id, bool broken);
+    void examined(NodeId id, const std::vector<sockaddr_storage> &addresses,
+                  std::span<const Knock> answers, const Progress &before, bool broken);
+    bool changes_rail(NodeId id);
+    void forget_rail(NodeId id);
+    void nudge_all();
+    void greet_rail(NodeId id, bool replaced);
+    void ask_to_let_go(NodeId id);
+    bool on_let_go(std::span<const std::byte> body);
+
     // daemon_events.cc
     void flush();
     void flush_glue();
@@ -353,6 +369,19 @@ class Daemon {
     std::set<NodeId> connected_; ///< the channel's connections
     std::set<NodeId> awaited_;   ///< these are to open a connection here
     Held held_;                  ///< waits for the answers to knocks, and for connections
+    std::vector<sockaddr_storage> own_addresses_;
+    Stalls stalls_;
+    Streams streams_;
+    std::set<NodeId> examined_; ///< whose addresses are being knocked at, each on its own
+    std::set<NodeId> moving_;   ///< the connection was ended here, for another address is better
+    /// A connection that was ended here; the other daemon is asked to do the same.
+    struct LetGo {
+        Ports ports;
+        base::Time asked_at;
+    };
+    std::map<NodeId, LetGo> let_go_;
+    base::Time nudged_at_;
+    bool nudge_due_ = false;
     std::map<NodeId, std::int64_t> doubted_us_; ///< when doubt began
     std::map<NodeId, NodeLoss> losses_;
     std::pair<Epoch, std::int64_t>

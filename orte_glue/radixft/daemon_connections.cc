@@ -26,7 +26,7 @@ constexpr base::Duration knock_again_after = 50_ms;
 
 void Daemon::connection_lost(NodeId id) noexcept
 {
-    if (!started_ || id == self_ || lost_.contains(id) ||
+    if (changes_rail(id) || !started_ || id == self_ || lost_.contains(id) ||
         (!held_.begin(id) && awaited_.erase(id) == 0)) {
         return;
     }

@@ -212,6 +212,7 @@ void Daemon::on_installed(const Event &event)
                 remember_loss(gone_one, event.view->epoch());
             }
             set_down(gone_one.id);
+            forget_rail(gone_one.id);
             // An evicted one may live and must be told so; a dead one would only make the channel
             // complain.
             if (gone_one.grade != membership::Grade::suspected) {

@@ -1,7 +1,7 @@
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
-#include "orte_glue/radixft/connecting.hpp"
+#include "orte_glue/radixft/oob_tcp.hpp"
 #include "orte_glue/radixft/probe.hpp"
 
 #include "opal/ft/base/wire.hpp"
@@ -224,7 +224,11 @@ void Daemon::await_newcomer(NodeId id)
 
 void Daemon::disconnected(NodeId id) noexcept
 {
-    connected_.erase(id);
+    // The channel tells of a loss in an event of its own: the next connection may be there already.
+    if (const auto peer = OobPeer::find(id); !peer || peer->ports() == Ports{}) {
+        connected_.erase(id);
+        streams_.lost(id);
+    }
     if (const auto it = leaving_.find(id); it != leaving_.end()) {
         it->second.told = false; // the order may have been lost with the connection
     }
@@ -232,15 +236,15 @@ void Daemon::disconnected(NodeId id) noexcept
 
 void Daemon::connected(NodeId id) noexcept
 {
-    connected_.insert(id);
-    orte_process_name_t name = *ORTE_PROC_MY_NAME;
-    name.vpid = id;
+    const bool replaced = !connected_.insert(id).second;
     // While a job is launched mpirun only takes connections, as many as there are hosts.
-    if ((begun() || self_ != 0) && drop_attempts(name)) {
+    if (auto peer = begun() || self_ != 0 ? OobPeer::find(id) : std::nullopt;
+        peer && peer->drop_attempts()) {
         story(2, "daemon %u has opened a connection just when this one was to", id);
         // What was to go out on the other connection waits for the next message on this one.
         transmit(id, opening_tag, Bytes(1));
     }
+    greet_rail(id, replaced);
     if (awaited_.erase(id) != 0) {
         send_held(id);
     }
@@ -380,6 +384,12 @@ void Daemon::on_glue(NodeId from, std::span<const std::byte> bytes)
         break;
     case Type::address:
         used = on_address(from, body);
+        break;
+    case Type::let_go:
+        used = on_let_go(body);
+        break;
+    case Type::resume:
+        used = streams_.on_resume(from, body);
         break;
     case Type::ranks_are:
     case Type::leave:

@@ -9,8 +9,8 @@
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/every_job.hpp"
+#include "orte_glue/radixft/oob_tcp.hpp"
 #include "orte_glue/radixft/probe.hpp"
-#include "orte_glue/radixft/prompt.hpp"
 
 #include <csignal>
 
@@ -165,7 +165,7 @@ void Daemon::look_for(NodeId id)
         if (answer == Knock::accepted) {
             // The order to leave may wait for TCP's next try, minutes after the network has healed.
             if (connected) {
-                if (break_off_stalled(addresses_in(contact(id)))) {
+                if (auto peer = OobPeer::find(id); peer && peer->break_off_stalled()) {
                     story(1, "breaks off the stalled connection to daemon %u", id);
                     leaver->second.off = true;
                 }

@@ -29,16 +29,17 @@ struct Knocking;
 struct Door {
     Knocking *owner = nullptr;
     int fd = -1;
+    Knock answer = Knock::silent;
     opal_event_t event;
 };
 
-/// One call of knock(); deletes itself when it is over.
+/// One call of knock() or knock_at_each(); deletes itself when it is over.
 struct Knocking {
     std::vector<std::unique_ptr<Door>> doors;
     std::size_t waiting = 0;
-    bool refused = false;
+    bool one_is_enough = false; ///< that accepts
     opal_event_t timer;
-    std::function<void(Knock)> done;
+    std::function<void(std::vector<Knock>)> done;
 
     void close_door(Door &door)
     {
@@ -50,28 +51,33 @@ struct Knocking {
         }
     }
 
-    void finish(Knock result)
+    void finish()
     {
+        std::vector<Knock> answers;
         for (const auto &door : doors) {
             close_door(*door);
+            answers.push_back(door->answer);
         }
         opal_event_evtimer_del(&timer);
         const auto tell = std::move(done);
         delete this;
-        tell(result);
+        tell(std::move(answers));
     }
 
     void answered(Door &door, int error)
     {
-        if (error == 0) {
-            finish(Knock::accepted);
-            return;
-        }
-        refused = refused || error == ECONNREFUSED;
+        door.answer = answer_of(error);
         close_door(door);
-        if (waiting == 0) {
-            finish(refused ? Knock::refused : Knock::silent);
+        if (waiting == 0 || (one_is_enough && door.answer == Knock::accepted)) {
+            finish();
         }
+    }
+
+    static Knock answer_of(int error)
+    {
+        return error == 0              ? Knock::accepted
+               : error == ECONNREFUSED ? Knock::refused
+                                       : Knock::silent;
     }
 };
 
@@ -88,8 +94,42 @@ void on_writable(int fd, short, void *data)
 
 void on_timeout(int, short, void *data)
 {
-    auto *k = static_cast<Knocking *>(data);
-    k->finish(k->refused ? Knock::refused : Knock::silent);
+    static_cast<Knocking *>(data)->finish();
+}
+
+void start(const std::vector<sockaddr_storage> &addresses, base::Duration patience,
+           bool one_is_enough, std::function<void(std::vector<Knock>)> done)
+{
+    auto *k = new Knocking;
+    k->done = std::move(done);
+    k->one_is_enough = one_is_enough;
+    for (const sockaddr_storage &address : addresses) {
+        k->doors.push_back(std::make_unique<Door>());
+        Door &door = *k->doors.back();
+        door.owner = k;
+        const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0) {
+            continue;
+        }
+        const socklen_t size =
+            address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+        if (::connect(fd, reinterpret_cast<const sockaddr *>(&address), size) != 0 &&
+            errno != EINPROGRESS) {
+            door.answer = Knocking::answer_of(errno);
+            ::close(fd);
+            continue;
+        }
+        door.fd = fd;
+        opal_event_set(orte_event_base, &door.event, fd, OPAL_EV_WRITE, on_writable, &door);
+        opal_event_add(&door.event, nullptr);
+        ++k->waiting;
+    }
+    // With no door left the answer comes through the timer all the same, so never from inside this
+    // call.
+    const std::int64_t us = k->waiting == 0 ? 0 : patience.us();
+    timeval tv{.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+    opal_event_evtimer_set(orte_event_base, &k->timer, on_timeout, k);
+    opal_event_evtimer_add(&k->timer, &tv);
 }
 
 } // namespace
@@ -126,37 +166,35 @@ std::vector<sockaddr_storage> addresses_in(const std::string &uri)
     return found;
 }
 
+bool same_host(const sockaddr_storage &a, const sockaddr_storage &b)
+{
+    if (a.ss_family != b.ss_family) {
+        return false;
+    }
+    if (a.ss_family == AF_INET) {
+        return reinterpret_cast<const sockaddr_in &>(a).sin_addr.s_addr ==
+               reinterpret_cast<const sockaddr_in &>(b).sin_addr.s_addr;
+    }
+    return IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6 &>(a).sin6_addr,
+                              &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr);
+}
+
 void knock(const std::string &uri, base::Duration patience, std::function<void(Knock)> done)
 {
-    auto *k = new Knocking;
-    k->done = std::move(done);
-    for (const sockaddr_storage &address : addresses_in(uri)) {
-        const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd < 0) {
-            continue;
-        }
-        const socklen_t size =
-            address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-        if (::connect(fd, reinterpret_cast<const sockaddr *>(&address), size) != 0 &&
-            errno != EINPROGRESS) {
-            k->refused = k->refused || errno == ECONNREFUSED;
-            ::close(fd);
-            continue;
-        }
-        auto door = std::make_unique<Door>();
-        door->owner = k;
-        door->fd = fd;
-        opal_event_set(orte_event_base, &door->event, fd, OPAL_EV_WRITE, on_writable, door.get());
-        opal_event_add(&door->event, nullptr);
-        k->doors.push_back(std::move(door));
-        ++k->waiting;
-    }
-    // With no door left the answer comes through the timer all the same, so never from inside this
-    // call.
-    const std::int64_t us = k->waiting == 0 ? 0 : patience.us();
-    timeval tv{.tv_sec = us / 1000000, .tv_usec = us % 1000000};
-    opal_event_evtimer_set(orte_event_base, &k->timer, on_timeout, k);
-    opal_event_evtimer_add(&k->timer, &tv);
+    start(addresses_in(uri), patience, true,
+          [done = std::move(done)](const std::vector<Knock> &answers) {
+              Knock sum = Knock::silent;
+              for (const Knock answer : answers) {
+                  sum = std::min(sum, answer);
+              }
+              done(sum);
+          });
+}
+
+void knock_at_each(const std::vector<sockaddr_storage> &addresses, base::Duration patience,
+                   std::function<void(std::vector<Knock>)> done)
+{
+    start(addresses, patience, false, std::move(done));
 }
 
 } // namespace ft::radixft

@@ -8,6 +8,8 @@
 
 #include "orte_glue/orte_prelude.hpp"
 
+#include "orte_glue/radixft/stalls.hpp"
+
 #include "opal/ft/base/time.hpp"
 
 #include <functional>
@@ -17,14 +19,20 @@
 
 namespace ft::radixft {
 
-enum class Knock : std::uint8_t { accepted, refused, silent };
-
 /// Knocks at all addresses of the contact string `uri` ("jobid.vpid;tcp://a,b:port;...") and calls
 /// `done` once, from the event base: accepted as soon as one accepts; refused when one refused and
 /// none accepted; silent when all stay silent for `patience`, cannot be reached, or there are none.
 void knock(const std::string &uri, base::Duration patience, std::function<void(Knock)> done);
 
+/// Knocks at each of these addresses on its own and calls `done` once, from the event base, with
+/// the answers in the same order: when all are there, or for the rest silence after `patience`.
+void knock_at_each(const std::vector<sockaddr_storage> &addresses, base::Duration patience,
+                   std::function<void(std::vector<Knock>)> done);
+
 /// The addresses and ports in a contact string; unknown transports are left out.
 std::vector<sockaddr_storage> addresses_in(const std::string &uri);
+
+/// Whether two addresses are the same but for the port.
+bool same_host(const sockaddr_storage &a, const sockaddr_storage &b);
 
 } // namespace ft::radixft

@@ -1,6 +1,5 @@
 #include "orte_glue/radixft/prompt.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -64,20 +63,6 @@ void shorten_slice(int thread)
     }
 }
 
-bool same_host(const sockaddr_storage &a, const sockaddr_storage &b)
-{
-    if (a.ss_family != b.ss_family) {
-        return false;
-    }
-    if (a.ss_family == AF_INET) {
-        return reinterpret_cast<const sockaddr_in &>(a).sin_addr.s_addr ==
-               reinterpret_cast<const sockaddr_in &>(b).sin_addr.s_addr;
-    }
-    return a.ss_family == AF_INET6 &&
-           std::memcmp(&reinterpret_cast<const sockaddr_in6 &>(a).sin6_addr,
-                       &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
 } // namespace
 
 void send_promptly() noexcept
@@ -106,29 +91,6 @@ std::uint64_t unread_bytes() noexcept
         }
     });
     return all;
-}
-
-bool break_off_stalled(std::span<const sockaddr_storage> hosts) noexcept
-{
-    bool found = false;
-    for_numbers("/proc/self/fd", [&](int file) {
-        sockaddr_storage peer{};
-        socklen_t size = sizeof peer;
-        tcp_info info{};
-        socklen_t info_size = sizeof info;
-        if (getpeername(file, reinterpret_cast<sockaddr *>(&peer), &size) != 0 ||
-            getsockopt(file, IPPROTO_TCP, TCP_INFO, &info, &info_size) != 0 ||
-            info.tcpi_state != TCP_ESTABLISHED || info.tcpi_retransmits == 0 ||
-            std::none_of(hosts.begin(), hosts.end(),
-                         [&peer](const sockaddr_storage &host) { return same_host(host, peer); })) {
-            return;
-        }
-        // Its owner reads the end and closes it; what nobody has acknowledged goes with it.
-        const linger at_once{.l_onoff = 1, .l_linger = 0};
-        (void)setsockopt(file, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-        found = shutdown(file, SHUT_RDWR) == 0 || found;
-    });
-    return found;
 }
 
 void run_promptly() noexcept

@@ -4,9 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-
-#include <sys/socket.h>
 
 namespace ft::radixft {
 
@@ -18,12 +15,6 @@ void send_promptly() noexcept;
 
 /// Bytes that have come over this process's connections and that it has not read. Any thread.
 std::uint64_t unread_bytes() noexcept;
-
-/// Breaks off this process's TCP connections to hosts of these addresses (the ports do not matter)
-/// that have had no acknowledgement for some time, both sides notice at once: for when the host is
-/// known to answer again. TCP tries ever more seldom, and would next after a pause as long as the
-/// host was cut off, up to two minutes. Whether there was any. Any thread.
-bool break_off_stalled(std::span<const sockaddr_storage> hosts) noexcept;
 
 /// Asks the kernel to let the calling thread run soon after it wakes, also while other processes
 /// compute on every core: with half the time slice that it has. Linux 6.12 and later (EEVDF) lets

@@ -84,6 +84,8 @@ enum class Type : std::uint8_t {
     address = 10,       ///< mpirun to daemon: where a daemon is that will join
     ranks_known_ask = 11, ///< new root, down the tree: which deaths were announced to you?
     ranks_known = 12,     ///< child to parent: part of those announced in its subtree
+    let_go = 13, ///< along the tree to one daemon: the connection to you is broken at this side
+    resume = 14, ///< over a new connection: how much of the one before has arrived
 };
 
 /// A message for another daemon.

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""errmgr/radixft where the daemons' channel may use two networks, and one of them loses everything without a word.
+
+The kernel drops what goes over the first network (nftables), over which all connections of the channel are made, of one
+host or of all; the second one works. Nobody may leave the view, and nothing of what the daemons and the runtime say be lost.
+With the defaults a silent daemon is evicted after six or seven tenths of a second, within which it must be on the second
+network: one case holds it to that, the others, which run side by side, have more time.
+"""
+
+import os
+import re
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+
+import ftcluster  # noqa: E402
+from fttap import check, main  # noqa: E402
+from vcluster import client  # noqa: E402
+from test_radixft import DEADLINE, DEFAULT, RANKS  # noqa: E402
+from test_radixft_cuts import Logged, cut_out, nobody_left_the_view  # noqa: E402
+from test_radixft_join import select_on  # noqa: E402
+
+HOSTS = 4
+FIRST, SECOND = "m", "0"
+# Beside other cases, and a suite that loads the machine: several times what the way to the second network takes.
+PATIENT = [*DEFAULT, "--mca", "errmgr_radixft_suspect_floor", "2000", "--mca", "errmgr_radixft_probe", "1000"]
+
+
+def story(text, deaths, act, mca=tuple(PATIENT)):
+    """A test: act(job) when all ranks are through MPI_Init; nothing may be left at the end."""
+    def test():
+        with ftcluster.Cluster(HOSTS) as cluster:
+            plan = client.Cluster(cluster.state).plan
+            networks = ",".join(map(plan.subnet, (FIRST, SECOND)))
+            mca_here = [*mca, "--leave-session-attached", "--mca", "oob_tcp_if_include", networks]
+            with Logged(cluster, deaths, mca_here, ("--nap",)) as job:
+                job.address = plan.address
+                job.ready()
+                act(job)
+                job.nothing_left()
+    test.__doc__ = text
+    return test
+
+
+def drop(job, hosts, network):
+    """Everything at once, as far as that goes: not a command each."""
+    for host in hosts:
+        job.cluster.ask("cut", host=host, rail=network, how="drop", direction="both", peer=None)
+
+
+def await_moves(job, pairs, network):
+    """Of each of these pairs of daemons one has said that it goes on over the network.
+
+    The stories of all daemons are on mpirun's standard error, which tells nobody that it grew.
+    """
+    left = set(pairs)
+    with select_on(job.run) as ended:
+        while left:
+            for here, there, where in re.findall(r"\[daemon (\d)\] \S+ daemon (\d) is silent at \S+ goes on at (\S+)", job.run.err):
+                if where == job.address(f"n{there}", network):
+                    left.discard(tuple(sorted((int(here), int(there)))))
+            check(time.monotonic() < job.end and not ended(), f"these connections are left: {left}")
+
+
+def pairs_of(hosts):
+    """All pairs of daemons of which one is on these hosts."""
+    return {(a, b) for a in range(HOSTS) for b in range(a + 1, HOSTS) if {f"n{a}", f"n{b}"} & set(hosts)}
+
+
+def falls_silent(*hosts):
+    def act(job):
+        drop(job, hosts, FIRST)
+        await_moves(job, pairs_of(hosts), SECOND)
+        for host in hosts:
+            check(job.cluster.struck("drop", host, FIRST) > 0, f"the cut struck nothing at {host}")
+        nobody_left_the_view(job)
+    return act
+
+
+def there_and_back(job):
+    """The first network comes back, and then the second one falls silent: the channel is on the first again."""
+    drop(job, ["n0"], FIRST)
+    await_moves(job, pairs_of(["n0"]), SECOND)
+    job.cluster.tool("heal", "n0", FIRST)
+    # A connection that was being opened over the first one may be there already: not every pair has to move.
+    drop(job, ["n0"], SECOND)
+    nobody_left_the_view(job)
+
+
+def while_ranks_end(job):
+    """What the runtime says in the tenths of a second before anybody has noticed is not lost: else mpirun would wait."""
+    job.kill_rank(6)
+    with select_on(job.run) as ended:
+        while "every daemon knows" not in job.run.err:
+            check(time.monotonic() < job.end and not ended(), "not every daemon knows of the dead rank")
+    drop(job, ["n1", "n2"], FIRST)
+    check(job.verdict() == {6}, "somebody else was declared dead")
+
+
+# Each rank prints its lines over a second and a half: the pauses only make it last that long.
+LINES = 300
+PRINTS = f"i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo $OMPI_COMM_WORLD_RANK.$i; sleep 0.005; done"
+
+
+def while_ranks_print():
+    """A network falls silent while ranks print: every byte comes out, and none twice"""
+    with ftcluster.Cluster(HOSTS) as cluster:
+        plan = client.Cluster(cluster.state).plan
+        run = cluster.mpirun(*PATIENT, "--mca", "oob_tcp_if_include", ",".join(map(plan.subnet, (FIRST, SECOND))),
+                             "--mca", "errmgr_radixft_output_dir", cluster.folder, "--map-by", "node", "-np", str(RANKS),
+                             "sh", "-c", PRINTS, deadline=DEADLINE, env=ftcluster.component_env())
+        end = time.monotonic() + DEADLINE
+        with select_on(run) as ended:
+            while run.out.count("\n") < RANKS * LINES / 10:
+                check(time.monotonic() < end and not ended(), "the ranks do not print")
+        cluster.ask("cut", host="n0", rail=FIRST, how="drop", direction="both", peer=None)
+        check(run.wait() == 0, f"mpirun's exit code is {run.code}")
+        check(cluster.struck("drop", "n0", FIRST) > 0, "the cut struck nothing")
+        # Lines of different ranks may be in each other, so what counts is which bytes there are.
+        expected = "".join(f"{rank}.{line}\n" for rank in range(RANKS) for line in range(1, LINES + 1))
+        check(sorted(run.out) == sorted(expected), f"{len(run.out)} bytes came out of {len(expected)}")
+
+
+def both_networks(job):
+    """With no other network the host goes as ever."""
+    drop(job, ["n3"], FIRST)
+    drop(job, ["n3"], SECOND)
+    views = cut_out(job, 3)
+    check(not views[3], "the evicted one has a view of its own")
+
+
+TESTS = [
+    story("A switch falls silent: all daemons go on over the other one", 1, falls_silent("n0", "n1", "n2", "n3")),
+    story("mpirun's first network falls silent, comes back, and then the other one does", 1, there_and_back),
+    story("A network falls silent while the ranks end: all of it arrives, and the job ends", 1, while_ranks_end),
+    while_ranks_print,
+    story("Both networks of a host fall silent: it is evicted", 2, both_networks, mca=DEFAULT)]
+
+# An inner daemon, with the defaults: nothing runs beside this one.
+ALONE = [story("An inner daemon's first network falls silent: it is on the second one before it is evicted", 1, falls_silent("n1"),
+               mca=DEFAULT)]
+
+if __name__ == "__main__":
+    main(TESTS, ftcluster.SIDE_BY_SIDE, alone=ALONE)
