@@ -237,9 +237,12 @@ void Daemon::disconnected(NodeId id) noexcept
 void Daemon::connected(NodeId id) noexcept
 {
     const bool replaced = !connected_.insert(id).second;
+    auto peer = OobPeer::find(id);
+    if (peer) {
+        peer->keep_trying();
+    }
     // While a job is launched mpirun only takes connections, as many as there are hosts.
-    if (auto peer = begun() || self_ != 0 ? OobPeer::find(id) : std::nullopt;
-        peer && peer->drop_attempts()) {
+    if (peer && (begun() || self_ != 0) && peer->drop_attempts()) {
         story(2, "daemon %u has opened a connection just when this one was to", id);
         // What was to go out on the other connection waits for the next message on this one.
         transmit(id, opening_tag, Bytes(1));

@@ -20,6 +20,9 @@ namespace ft::radixft {
 
 namespace {
 
+/// Of Linux 6.15; Debian 12's headers do not have it.
+constexpr int tcp_rto_max_ms = 44;
+
 std::uint32_t port_of(const sockaddr_storage &address)
 {
     return ntohs(address.ss_family == AF_INET
@@ -261,6 +264,17 @@ bool OobPeer::break_off_stalled() noexcept
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     (void)setsockopt(peer_->socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     return give_up();
+}
+
+bool OobPeer::keep_trying() noexcept
+{
+    const int between = 1000;
+    // What the kernel's default comes to, tcp_retries2 of 15. It would count the shorter pauses
+    // just the same, and take the connection for lost after a quarter of a minute.
+    const int in_all = 924'600;
+    return open() &&
+           setsockopt(peer_->socket, IPPROTO_TCP, tcp_rto_max_ms, &between, sizeof between) == 0 &&
+           setsockopt(peer_->socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &in_all, sizeof in_all) == 0;
 }
 
 bool OobPeer::drop_attempts() noexcept

@@ -85,6 +85,11 @@ class OobPeer {
     /// is reached: for when it is known to answer again, of which TCP would take notice after a
     /// pause as long as it did not, up to two minutes. False if there is no such connection.
     bool break_off_stalled() noexcept;
+    /// Has TCP, while it gets no answer, try again each second at least: else it would do so ever
+    /// more seldom, and a network that has come back would be of no use for as long again as it was
+    /// away, up to two minutes. When TCP takes the connection for lost stays as it is by default.
+    /// Linux 6.15 and later; false on an earlier one, and nothing changed.
+    bool keep_trying() noexcept;
     /// Drops the channel's decisions to open a connection, and returns whether there were any. It
     /// carries them out in an event of their own without a look whether the other end has opened
     /// one meanwhile.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <dlfcn.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 
@@ -214,6 +215,27 @@ void nothing_comes_over_one_that_is_given_up(void **)
     assert_int_equal(had, 0);
 }
 
+void tcp_tries_again_each_second(void **)
+{
+    const Far far(8);
+    auto peer = OobPeer::find(8);
+    constexpr int rto_max_ms = 44; // TCP_RTO_MAX_MS of Linux 6.15
+    const auto another = peer->socket();
+    const int at_first = 120'000;
+    const bool can = setsockopt(another.number(), IPPROTO_TCP, rto_max_ms, &at_first,
+                                sizeof at_first) == 0; // else the kernel is an earlier one
+    const bool does = peer->keep_trying();
+    const auto option = [&](int number) {
+        int value = 0;
+        socklen_t size = sizeof value;
+        getsockopt(another.number(), IPPROTO_TCP, number, &value, &size);
+        return value;
+    };
+    assert_int_equal(does, can);
+    assert_int_equal(option(rto_max_ms), can ? 1000 : 0);
+    assert_int_equal(option(TCP_USER_TIMEOUT), can ? 924'600 : 0);
+}
+
 int start(void **)
 {
     sockaddr_in address{};
@@ -263,6 +285,8 @@ int main()
         cmocka_unit_test(an_attempt_connects),
         cmocka_unit_test(one_that_is_dropped_does_not),
         cmocka_unit_test(the_rest_of_an_old_connection_is_taken),
+        cmocka_unit_test(tcp_tries_again_each_second),
+        // Last: the loop would find that connection ended, and tell the rest of the runtime.
         cmocka_unit_test(nothing_comes_over_one_that_is_given_up),
     };
     return cmocka_run_group_tests(tests, start, nullptr);
