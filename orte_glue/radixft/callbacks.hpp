@@ -41,6 +41,9 @@ struct Callbacks {
     /// In place of the runtime's function for a daemon that calls.
     static void daemon_called(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
                               orte_rml_tag_t tag, void *data) noexcept;
+    /// In place of the runtime's function for a daemon that tells its hardware.
+    static void hardware_told(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
+                              orte_rml_tag_t tag, void *data) noexcept;
     /// In place of the launcher's function.
     static void launch_daemons(int fd, short flags, void *data) noexcept;
     /// A line of one of the ranks broke.

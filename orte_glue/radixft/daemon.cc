@@ -537,7 +537,7 @@ void Daemon::check_launch(base::Time now)
             continue;
         }
         missing += (missing.empty() ? "" : ", ") + host_name(id);
-        if (contact(id).empty() || unsure_.contains(id)) {
+        if (contact(id).empty() || unsure_.contains(id) || owes_hardware(id)) {
             silent_ones.push_back(id);
             silent += (silent.empty() ? "" : ", ") + host_name(id);
         }
@@ -546,6 +546,7 @@ void Daemon::check_launch(base::Time now)
         launch_since_ = now;
         for (const NodeId id : silent_ones) {
             lost_in_launch(id, (unsure_.contains(id) ? "has not come back within "
+                                : owes_hardware(id)  ? "has not told its hardware within "
                                                      : "has not called within ") +
                                    std::to_string(wait) + " ms (errmgr_radixft_launch_wait)");
         }

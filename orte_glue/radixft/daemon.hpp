@@ -193,6 +193,12 @@ class Daemon {
     bool holds_up_others(const RankDeath &death) const;
     static void receive_daemons();
 
+    // hardware.cc
+    void has_called(NodeId id);
+    bool owes_hardware(NodeId id) const;
+    bool nobody_tells_hardware(NodeId id);
+    bool takes_hardware(NodeId id);
+
     // daemon_join.cc
     void admit(orte_state_caddy_t *caddy);
     void admit_newcomers(Launch &launch);
@@ -218,6 +224,8 @@ class Daemon {
     void check_called_for(base::Time now);
     void put_aside(NodeId id);
     void newcomer_failed(NodeId id, const std::string &what);
+    void newcomer_ended(NodeId id);
+    bool awaits_newcomer(NodeId id) const;
     static void end_launcher(const orte_proc_t &daemon);
     bool holds_back(orte_state_caddy_t *caddy);
     bool is_in_the_way(NodeId id) const;
@@ -354,6 +362,8 @@ class Daemon {
     bool mapped_ = false;     ///< at mpirun: it is decided where the first job runs
     std::set<NodeId> unsure_; ///< at mpirun, during the launch: may be dead
     bool held_back_ = false;  ///< at mpirun: nothing is mapped until it is known who is
+    /// At mpirun: kinds of hardware that it does not know yet, and which daemon is to tell them.
+    std::map<const orte_topology_t *, NodeId> asked_;
     /// Daemons without which the job began, and at mpirun why: "could not be started".
     std::map<NodeId, std::string> missing_;
     /// At mpirun: daemons that were given up in the launch or in a spawn, and not asked for again.

@@ -18,8 +18,9 @@ constexpr base::Duration knock_patience = 50_ms;
 /// told them, as a rule, and where hosts share cores, they have not been in their way.
 constexpr base::Duration others_knock_after = 5_ms;
 
-/// When mpirun knocks again, in the launch, at a daemon whose port has not refused it. The kernel
-/// may close the connections of a dying process before the port at which it listened.
+/// When mpirun knocks again, in the launch, at a daemon whose port has not refused it, and later at
+/// one that is to join. The kernel may close the connections of a dying process before the port at
+/// which it listened.
 constexpr base::Duration knock_again_after = 50_ms;
 
 } // namespace
@@ -83,6 +84,14 @@ void Daemon::knock_at(NodeId id)
             self.send(id, m.tag, m.bytes);
         }
         self.session_->suspicion(monotonic_now(), id);
+        if (self.awaits_newcomer(id)) {
+            // Nobody probes who is no member.
+            Callbacks::after(knock_again_after, [id] {
+                if (get().awaits_newcomer(id) && !get().connected_.contains(id)) {
+                    get().connection_lost(id);
+                }
+            });
+        }
         self.flush();
         self.arm_timer();
     });
@@ -123,6 +132,7 @@ void Daemon::on_refused(NodeId id)
         ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
         check_all_gone();
     }
+    newcomer_ended(id);
     session_->proof(monotonic_now(), id, membership::ProofKind::refused);
     flush();
     arm_timer();

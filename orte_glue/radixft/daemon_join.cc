@@ -84,7 +84,9 @@ void Daemon::admit_newcomers(Launch &launch)
         if (proc != nullptr && ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_ALIVE) &&
             !session_->engine().view()->contains(id)) {
             launch.newcomers.insert(id);
-            lost_.erase(id);
+            if (connected_.contains(id)) {
+                lost_.erase(id); // which an earlier one was
+            }
             called_for_.erase(id);
             const auto who = hosts_.identity_for(host_name(id), *session_->engine().view());
             lives_[id] = who && who->id == id ? who->incarnation : 0;

@@ -12,6 +12,7 @@
 #include "orte_glue/radixft/oob_tcp.hpp"
 #include "orte_glue/radixft/probe.hpp"
 
+#include <algorithm>
 #include <csignal>
 
 #include <sys/wait.h>
@@ -44,7 +45,7 @@ void Daemon::wait_for_newcomers()
     }
 }
 
-/// Who has not called in time does not hold up those who spawn any longer.
+/// Who has not called in time, or has not answered, does not hold up those who spawn any longer.
 void Daemon::check_called_for(base::Time now)
 {
     const int wait = parameters().launch_wait_ms;
@@ -52,9 +53,11 @@ void Daemon::check_called_for(base::Time now)
         const orte_proc_t *const proc = daemon_object(id);
         const bool called = proc != nullptr && proc->node != nullptr &&
                             ORTE_FLAG_TEST(proc->node, ORTE_NODE_FLAG_DAEMON_LAUNCHED);
-        if (!called && wait != 0 && now - since >= base::Duration::from_ms(wait)) {
-            newcomer_failed(id, "has not called within " + std::to_string(wait) +
-                                    " ms (errmgr_radixft_launch_wait)");
+        if ((!called || owes_hardware(id)) && wait != 0 &&
+            now - since >= base::Duration::from_ms(wait)) {
+            newcomer_failed(
+                id, (called ? "has not told its hardware within " : "has not called within ") +
+                        std::to_string(wait) + " ms (errmgr_radixft_launch_wait)");
             return; // with all others
         }
     }
@@ -80,6 +83,9 @@ void Daemon::put_aside(NodeId id)
         if (!dead) {
             turns_away(id);
         }
+        if (nobody_tells_hardware(id)) {
+            ++orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid)->num_reported;
+        }
         return;
     }
     // Or each later launch would try again there, and wait for it.
@@ -95,7 +101,7 @@ void Daemon::put_aside(NodeId id)
 
 void Daemon::newcomer_failed(NodeId id, const std::string &what)
 {
-    if (over_ || lost_.contains(id)) {
+    if (over_ || !called_for_.contains(id)) {
         return;
     }
     const std::string why = host_name(id) + ": its daemon " + what;
@@ -112,6 +118,29 @@ void Daemon::newcomer_failed(NodeId id, const std::string &what)
             give_up_launch(job);
         }
     });
+}
+
+/// A newcomer has ended that may have called. When all of its spawn have, check_newcomers() fails
+/// it.
+void Daemon::newcomer_ended(NodeId id)
+{
+    const orte_job_t *const daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
+    const orte_proc_t *const proc = daemon_object(id);
+    // An earlier one of its id may have ended only now.
+    const bool called = called_for_.contains(id) && !connected_.contains(id) && proc != nullptr &&
+                        proc->node != nullptr &&
+                        ORTE_FLAG_TEST(proc->node, ORTE_NODE_FLAG_DAEMON_LAUNCHED);
+    if (called && daemons->num_reported < daemons->num_procs) {
+        newcomer_failed(id, "ended before it was a member");
+    }
+}
+
+/// At mpirun: whether a spawn waits for this daemon to become a member.
+bool Daemon::awaits_newcomer(NodeId id) const
+{
+    const auto waits = [id](const Launch &launch) { return launch.newcomers.contains(id); };
+    return started_ && !over_ && is_member() && !session_->engine().view()->contains(id) &&
+           (called_for_.contains(id) || std::any_of(launches_.begin(), launches_.end(), waits));
 }
 
 /// At mpirun: a spawned job names hosts on which daemons that were given up may live still. It

@@ -186,12 +186,12 @@ void Daemon::lost_in_launch(NodeId id, const std::string &what)
     const bool mapped = mapped_ || job == nullptr || job->map == nullptr || job->map->num_nodes > 0;
     const bool called = daemon != nullptr && daemon->node != nullptr &&
                         ORTE_FLAG_TEST(daemon->node, ORTE_NODE_FLAG_DAEMON_LAUNCHED);
-    // Others may have the hardware of one that was asked for it and has not answered: they would
-    // never be mapped.
-    const bool counted =
-        called && daemon->node->topology != nullptr && daemon->node->topology->topo != nullptr;
-    if (parameters().start_without == 0 || mapped || daemon == nullptr || daemon->node == nullptr ||
-        (called && !counted)) {
+    if (parameters().start_without == 0 || mapped || daemon == nullptr || daemon->node == nullptr) {
+        if (daemon != nullptr) {
+            // Nobody is to tell it that the job ends, or to wait until it has left.
+            has_left(id);
+            ORTE_FLAG_UNSET(daemon, ORTE_PROC_FLAG_ALIVE);
+        }
         std::string why = "the daemon on " + host_name(id) + " " + what;
         if (parameters().start_without == 0) {
             why += ". errmgr_radixft_start_without, which is 0, would let it begin without some of "
@@ -222,7 +222,7 @@ void Daemon::lost_in_launch(NodeId id, const std::string &what)
     if (slots_are_known(*daemons) && !may_begin(*job)) {
         return;
     }
-    if (!called) {
+    if (!called || nobody_tells_hardware(id)) {
         count_as_called(*daemons);
     } else if (unsure_.empty() && std::exchange(held_back_, false)) {
         ORTE_ACTIVATE_JOB_STATE(job, ORTE_JOB_STATE_VM_READY);
@@ -398,6 +398,7 @@ void Callbacks::daemon_called(int status, orte_process_name_t *sender, opal_buff
     if (sender->jobid != ORTE_PROC_MY_NAME->jobid || !Daemon::get().turns_away(sender->vpid)) {
         orte_plm_base_daemon_callback(status, sender, buffer, tag, data);
         story(2, "daemon %u has called", sender->vpid);
+        Daemon::get().has_called(sender->vpid);
     }
 }
 
@@ -406,6 +407,9 @@ void Daemon::receive_daemons()
     orte_rml.recv_cancel(ORTE_NAME_WILDCARD, ORTE_RML_TAG_ORTED_CALLBACK);
     orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, ORTE_RML_TAG_ORTED_CALLBACK, ORTE_RML_PERSISTENT,
                             Callbacks::daemon_called, nullptr);
+    orte_rml.recv_cancel(ORTE_NAME_WILDCARD, ORTE_RML_TAG_TOPOLOGY_REPORT);
+    orte_rml.recv_buffer_nb(ORTE_NAME_WILDCARD, ORTE_RML_TAG_TOPOLOGY_REPORT, ORTE_RML_PERSISTENT,
+                            Callbacks::hardware_told, nullptr);
 }
 
 } // namespace ft::radixft
