@@ -170,8 +170,8 @@ bool Daemon::holds_back(orte_state_caddy_t *caddy)
 
 bool Daemon::is_in_the_way(NodeId id) const
 {
-    // One that became a member all the same, since another one than mpirun was the root, is told to
-    // leave as soon as it says something.
+    // One without which the job began stands in the view still before the first change of it. One
+    // that was turned away stands in no view with mpirun (Stabilizer::turn_away).
     return leaving_.contains(id) ||
            (unwanted_.contains(id) && session_->engine().view()->contains(id));
 }

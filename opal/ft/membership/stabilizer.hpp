@@ -212,6 +212,8 @@ class Stabilizer {
     bool known_sender(const Message &m) const;
     Verdict on_stranger(base::Time now, const Message &m, Output &out);
     void fetch_from(base::Time now, NodeId id, Output &out);
+    /// Whether all of the present view that are below this node have left the next one.
+    bool is_first_of(const View &target) const;
     void tell_evicted(base::Time now, const Identity &who, Output &out);
     void become(State state, Event::Kind kind, Output &out);
     void watch_neighbours(base::Time now);

@@ -184,6 +184,7 @@ void Stabilizer::start_attempt(Time now, Output &out)
     if (!target || !target->contains(self_)) {
         return;
     }
+    FT_ASSERT(is_first_of(*target));
     const Quorum quorum = strength(*target, change.removed, {});
     if (!may_go_on(quorum)) {
         // Nobody who lives is given up for a bad link if that is too many.

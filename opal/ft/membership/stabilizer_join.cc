@@ -82,6 +82,19 @@ bool Stabilizer::unwanted(const Identity &who) const
     });
 }
 
+bool Stabilizer::is_first_of(const View &target) const
+{
+    for (const NodeId id : view_->members()) {
+        if (id >= self_.id) {
+            break;
+        }
+        if (target.contains(Identity{id, view_->incarnation_of(id)})) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void Stabilizer::turn_away(Time now, const Identity &who, Output &out)
 {
     now = tick(now);
@@ -91,7 +104,8 @@ void Stabilizer::turn_away(Time now, const Identity &who, Output &out)
     std::erase_if(unwanted_, [&who](const Identity &u) { return u.id == who.id; });
     unwanted_.push_back(who);
     std::erase_if(joins_, [this](const Newcomer &n) { return unwanted(n.who); });
-    // Who coordinates installs first: what is not in force here is so nowhere.
+    // Who coordinates installs first, and all below it have left its view (is_first_of): for the
+    // root, what is not in force here is so nowhere.
     if (attempt_ && attempt_->coordinator() == self_.id && attempt_->target->contains(who)) {
         abort_attempt();
         maybe_start(now, out);

@@ -122,12 +122,15 @@ void remembers_the_root_it_was_sent_to(void **)
     assert_int_equal(first_other(later), 2);
 }
 
-/// The root of three, which newcomers ask.
+/// One of three whom newcomers ask: the root or, with another id, not.
 struct Root {
+    explicit Root(NodeId id = 0) : self(id) {}
+
+    NodeId self;
     Config config;
     std::shared_ptr<ViewPool> pool = std::make_shared<ViewPool>();
     Time now = Time::zero() + Duration::from_s(1);
-    Stabilizer engine{config, pool, Identity{0, 0},
+    Stabilizer engine{config, pool, Identity{self, 0},
                       View::initial(3, config.arity, TreeMode::rebuild), now};
     std::uint64_t sequence = 0;
 
@@ -138,7 +141,7 @@ struct Root {
         m.type = incarnation == 0 ? Type::new_node : Type::node_alive;
         m.from = newcomer;
         m.from_incarnation = incarnation;
-        m.to = 0;
+        m.to = self;
         m.sequence = ++sequence;
         Output out;
         engine.on_message(now, m, out);
@@ -166,12 +169,14 @@ struct Root {
                 answer = m.status;
             } else if (m.proposal) {
                 proposed.push_back(m.proposal->change.joined);
+                removed.push_back(m.proposal->change.removed);
             }
         }
         return answer;
     }
 
     std::vector<std::vector<Identity>> proposed;
+    std::vector<std::vector<Removed>> removed;
 };
 
 /// Who is turned away is in no proposal any more, and denied; in its next life it is taken in.
@@ -228,6 +233,36 @@ void turns_away_who_has_not_asked(void **)
     assert_int_equal(proposed, 0);
 }
 
+/// Who is not the lowest takes nobody in, and proposes no view but without those below it: so whom
+/// the root turns away is in no view with the root.
+void only_the_root_takes_in(void **)
+{
+    Status before = Status::none;
+    Status after = Status::none;
+    std::size_t proposed_before = 0;
+    std::vector<std::vector<Removed>> removed;
+    {
+        Root successor(1);
+        before = successor.asked(1);
+        successor.wait(Duration::from_ms(50));
+        proposed_before = successor.proposed.size();
+        Output out;
+        successor.engine.on_proof(successor.now, 0, ProofKind::refused, out);
+        successor.note(out);
+        after = successor.asked(1);
+        successor.wait(Duration::from_ms(50));
+        removed = successor.removed;
+    }
+    assert_int_equal(before, Status::not_root);
+    assert_int_equal(proposed_before, 0);
+    assert_int_equal(after, Status::pending);
+    assert_false(removed.empty());
+    for (const std::vector<Removed> &gone : removed) {
+        assert_int_equal(gone.size(), 1);
+        assert_int_equal(gone.front().id, 0);
+    }
+}
+
 } // namespace
 
 int main()
@@ -237,6 +272,7 @@ int main()
         cmocka_unit_test(remembers_the_root_it_was_sent_to),
         cmocka_unit_test(turns_away_one_life_of_a_newcomer),
         cmocka_unit_test(turns_away_who_has_not_asked),
+        cmocka_unit_test(only_the_root_takes_in),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
