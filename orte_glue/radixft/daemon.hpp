@@ -433,6 +433,10 @@ std::int64_t wall_us() noexcept;
 /// A line of the story of what happens, for errmgr_base_verbose >= level.
 void story(int level, const char *format, ...) noexcept __attribute__((format(printf, 2, 3)));
 
+/// At mpirun: a message of help-errmgr-radixft.txt about something that may happen again, with
+/// another host or rank. orte_show_help() would only count it then.
+void explain(const char *topic, ...) noexcept;
+
 /// The host name of a daemon, for messages; "unknown" when there is none.
 std::string host_name(NodeId id);
 

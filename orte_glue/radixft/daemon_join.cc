@@ -400,12 +400,11 @@ void Daemon::spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &d
     if (death.cause == Cause::not_started) {
         const auto *const app = static_cast<const orte_app_context_t *>(
             opal_pointer_array_get_item(job.apps, static_cast<int>(dead.app_idx)));
-        orte_show_help("help-errmgr-radixft.txt", "spawn-not-started", true, death.who.vpid,
-                       host.c_str(), app == nullptr ? "" : app->app,
-                       opal_strerror(death.exit_code));
+        explain("spawn-not-started", death.who.vpid, host.c_str(), app == nullptr ? "" : app->app,
+                opal_strerror(death.exit_code));
     } else {
-        orte_show_help("help-errmgr-radixft.txt", everywhere ? "spawn-failed" : "spawn-lost", true,
-                       death.who.vpid, host.c_str(), death.exit_code);
+        explain(everywhere ? "spawn-failed" : "spawn-lost", death.who.vpid, host.c_str(),
+                death.exit_code);
     }
     orte_plm.terminate_job(job.jobid);
 }
@@ -437,8 +436,7 @@ try {
     });
     for (const auto &[job, death] : lost) {
         spawns_.refuse(*job);
-        orte_show_help("help-errmgr-radixft.txt", "spawn-orphaned", true, death->who.vpid,
-                       host_name(death->host).c_str());
+        explain("spawn-orphaned", death->who.vpid, host_name(death->host).c_str());
         orte_plm.terminate_job(job->jobid);
     }
 } catch (const std::exception &) {
@@ -522,7 +520,7 @@ void Daemon::check_newcomers()
         } else if (missing.empty()) {
             orte_plm_base_vm_ready(0, 0, caddy);
         } else {
-            orte_show_help("help-errmgr-radixft.txt", "not-joined", true, missing.c_str());
+            explain("not-joined", missing.c_str());
             for (const NodeId id : newcomers) {
                 if (!session_->engine().view()->contains(id)) {
                     put_aside(id);

@@ -112,7 +112,7 @@ void Daemon::newcomer_failed(NodeId id, const std::string &what)
             put_aside(other);
         }
     }
-    orte_show_help("help-errmgr-radixft.txt", "not-joined", true, why.c_str());
+    explain("not-joined", why.c_str());
     for_every_job([&](orte_job_t &job) {
         if (job.jobid != ORTE_PROC_MY_NAME->jobid && job.state == ORTE_JOB_STATE_DAEMONS_LAUNCHED) {
             give_up_launch(job);
@@ -228,7 +228,7 @@ void Daemon::check_held_spawns()
             bring_back(*held.caddy->jdata);
             orte_ras_base_allocate(0, 0, held.caddy);
         } else if (wait != 0 && now - held.since >= base::Duration::from_ms(wait)) {
-            orte_show_help("help-errmgr-radixft.txt", "still-there", true, there.c_str());
+            explain("still-there", there.c_str());
             give_up_launch(*held.caddy->jdata);
             OBJ_RELEASE(held.caddy);
         } else {

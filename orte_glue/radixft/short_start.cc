@@ -379,8 +379,8 @@ bool Daemon::goes_on_without(const orte_job_t &job, orte_proc_t &dead, const Ran
     } else if (holds_up_others(death)) {
         why = "It had not come to MPI_Init, and other ranks on its host wait for it there.";
     }
-    orte_show_help("help-errmgr-radixft.txt", why.empty() ? "done-without" : "died-in-init", true,
-                   death.who.vpid, host.c_str(), death.exit_code, why.c_str());
+    explain(why.empty() ? "done-without" : "died-in-init", death.who.vpid, host.c_str(),
+            death.exit_code, why.c_str());
     if (!why.empty()) {
         return false;
     }

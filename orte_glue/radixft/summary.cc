@@ -6,6 +6,18 @@
 
 namespace ft::radixft {
 
+void explain(const char *topic, ...) noexcept
+{
+    va_list arguments;
+    va_start(arguments, topic);
+    char *const text = opal_show_help_vstring("help-errmgr-radixft.txt", topic, 1, arguments);
+    va_end(arguments);
+    if (text != nullptr) {
+        std::fputs(text, stderr);
+        std::free(text);
+    }
+}
+
 namespace {
 
 std::string seconds(std::int64_t us)
