@@ -2,7 +2,7 @@
 
 import ftmpi
 
-CASES = 6
+CASES = 8
 
 # What tells that a fault struck: btl/fault's counter, and dr's of what it did about it.
 COUNTERS = {
@@ -14,9 +14,9 @@ COUNTERS = {
 }
 
 
-def run(network, parameters, program, part, deadline):
+def run(network, parameters, program, part, deadline, ranks=2):
     """Runs it over a network of ftmpi's; each case makes that part of the turns it makes without faults."""
-    return ftmpi.run(ftmpi.command_for(network, "dr", parameters, [program, part]), deadline, show_stacks=True)
+    return ftmpi.run(ftmpi.command_for(network, "dr", parameters, [program, part], ranks), deadline, show_stacks=True)
 
 
 def must_be_well(result, parameters):

@@ -25,6 +25,8 @@ FOUND = 66  # exit code of a process with a report
 
 LOSS = {"btl_fault_drop": 1, "btl_fault_corrupt": 1, "btl_fault_duplicate": 1}
 HELPER = {"pml_dr_progress": "thread"}
+# What is under way is sent again though nothing was lost, out of copies, and comes late.
+HASTE = {"pml_dr_rto_initial_us": 200, "pml_dr_rto_min_us": 200, "pml_dr_rto_max_ms": 1}
 # Of the paths of one rank; soon missed, soon looked for again.
 DEATH = {"btl_fault_ranks": 0, "btl_fault_kill_after": 150, "pml_dr_probe_interval_ms": 20, "pml_dr_hold_down_ms": 50}
 RETURN = {"btl_fault_revive_after_ms": 300}
@@ -46,14 +48,14 @@ def component_path():
     return ":".join(["SYS_DEFAULT", *folders])
 
 
-def job(network, *settings, part=4):
+def job(network, *settings, part=4, ranks=2):
     """semantics/threads over this network has no race, and is right."""
     parameters = {name: value for some in settings for name, value in some.items()}
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "tsan")
         os.environ["TSAN_OPTIONS"] = f"suppressions={SUPPRESSIONS} log_path={log} exitcode={FOUND} history_size=7"
         os.environ["OMPI_MCA_mca_base_component_path"] = component_path()
-        result = ftthreads.run(network, parameters, PROGRAM, part, SECONDS)
+        result = ftthreads.run(network, parameters, PROGRAM, part, SECONDS, ranks)
         text = ""
         for name in glob.glob(log + ".*"):
             with open(name, encoding="utf-8", errors="replace") as lines:
@@ -96,6 +98,16 @@ def tcp_helper():
     job("tcp", LOSS, HELPER)
 
 
+def tcp_calm_helper():
+    """no race over tcp with the thread that makes progress, and nothing for it to mend"""
+    job("tcp", HELPER, part=1)
+
+
+def tcp_hasty():
+    """no race over tcp among three while timeouts come too early"""
+    job("tcp", HASTE, part=2, ranks=3)
+
+
 def death():
     """no race while one of two TCP paths dies for good"""
     job("tcp2", DEATH, {"btl_fault_kill_btl": "any"})
@@ -111,7 +123,7 @@ def back_helper():
     job("vader+tcp", LOSS, DEATH, RETURN, {"btl_fault_kill_btl": "vader"}, HELPER, part=2)
 
 
-ALL = [vader, tcp, vader_loss, tcp_loss, vader_helper, tcp_helper, death, back, back_helper]
+ALL = [vader, tcp, vader_loss, tcp_loss, vader_helper, tcp_helper, tcp_calm_helper, tcp_hasty, death, back, back_helper]
 
 if __name__ == "__main__":
     ftmpi.become_subreaper()

@@ -109,6 +109,94 @@ void own_communicators()
     }
 }
 
+/* Communicators come and go in all threads at once; the first message in each one often comes
+ * while another thread makes progress and this one has not made it known yet. */
+void made_by_all()
+{
+    std::array<MPI_Comm, threads> parents{};
+    for (MPI_Comm &comm : parents) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    }
+    in_threads([&](int t) {
+        for (int turn = 0; turn < 40 / part; ++turn) {
+            MPI_Comm comm = MPI_COMM_NULL;
+            MPI_Comm_dup(parents[static_cast<std::size_t>(t)], &comm);
+            const int out = world().rank * 1000 + turn;
+            int in = -1;
+            MPI_Sendrecv(&out, 1, MPI_INT, world().right(), t, &in, 1, MPI_INT, world().left(), t,
+                         comm, MPI_STATUS_IGNORE);
+            check(in == world().left() * 1000 + turn, "value in a new communicator", in);
+            MPI_Comm_free(&comm);
+        }
+    });
+    for (MPI_Comm &comm : parents) {
+        MPI_Comm_free(&comm);
+    }
+}
+
+/* A performance variable of dr, of the whole process or bound to a communicator. */
+struct Variable {
+    const char *name;
+    int its_class;
+    bool of_comm;
+};
+
+/* Reads each of the variables once, if dr is there. \return how many there were */
+int read_all(MPI_T_pvar_session session)
+{
+    constexpr std::array variables{
+        Variable{"pml_dr_fragments_sent", MPI_T_PVAR_CLASS_COUNTER, false},
+        Variable{"pml_dr_corrupt_headers", MPI_T_PVAR_CLASS_COUNTER, false},
+        Variable{"pml_dr_path_srtt", MPI_T_PVAR_CLASS_LEVEL, true},
+        Variable{"pml_dr_window_bytes_used", MPI_T_PVAR_CLASS_LEVEL, true},
+    };
+    int found = 0;
+    for (const Variable &variable : variables) {
+        int index = 0;
+        int count = 0;
+        MPI_Comm comm = MPI_COMM_WORLD;
+        MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
+        if (MPI_T_pvar_get_index(variable.name, variable.its_class, &index) != MPI_SUCCESS ||
+            MPI_T_pvar_handle_alloc(session, index, variable.of_comm ? &comm : nullptr, &handle,
+                                    &count) != MPI_SUCCESS) {
+            continue;
+        }
+        std::vector<double> values(static_cast<std::size_t>(count)); // all are of eight bytes
+        found += MPI_T_pvar_read(session, handle, values.data()) == MPI_SUCCESS ? 1 : 0;
+        MPI_T_pvar_handle_free(session, &handle);
+    }
+    return found;
+}
+
+/* One thread reads what dr counts while the others make it count. */
+void counted_amid_traffic()
+{
+    int provided = 0;
+    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
+    std::atomic<int> talking{threads - 1};
+    in_threads([&](int t) {
+        if (t == 0) {
+            MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
+            MPI_T_pvar_session_create(&session);
+            int found = 0;
+            do {
+                found = read_all(session);
+            } while (talking > 0);
+            check(found == 4, "performance variables", found);
+            MPI_T_pvar_session_free(&session);
+            return;
+        }
+        for (int i = 0; i < 400 / part; ++i) {
+            int in = -1;
+            MPI_Sendrecv(&i, 1, MPI_INT, world().right(), t, &in, 1, MPI_INT, world().left(), t,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            check(in == i, "value", in);
+        }
+        --talking;
+    });
+    MPI_T_finalize(); // behind MPI_Finalize it crashes in Open MPI 4.1.4
+}
+
 /* Matched probes by all threads: who found a message gets that one and no other. */
 void matched_probes()
 {
@@ -194,6 +282,8 @@ constexpr std::array all{
     cases::Case{"threads with tags of their own", own_tags},
     cases::Case{"threads that receive from any source", any_source_by_all},
     cases::Case{"threads with communicators of their own", own_communicators},
+    cases::Case{"communicators made and freed by all threads", made_by_all},
+    cases::Case{"variables read amid traffic", counted_amid_traffic},
     cases::Case{"matched probes by all threads", matched_probes},
     cases::Case{"cancel while messages come", cancel_races},
     cases::Case{"a blocked thread beside busy ones", blocked_beside_busy},

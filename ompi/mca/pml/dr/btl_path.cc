@@ -260,16 +260,7 @@ bool add_paths(PeerState &peer, base::Time present)
         // With several, what waits for a dead one has been acknowledged by way of another, and the
         // user's memory may be gone when it is written after all.
         path->in_place = path->in_place && (peer.paths.size() == 1 || parameters().disable.copies);
-    }
-    {
-        Guard guard(watch.lock);
-        for (auto &path : peer.paths) {
-            path->tcp = TcpEndpoint::of(path->btl, path->endpoint);
-            if (path->tcp != nullptr) {
-                watch.paths.push_back(path.get());
-                watch.some.store(true, std::memory_order_relaxed);
-            }
-        }
+        path->tcp = TcpEndpoint::of(path->btl, path->endpoint);
     }
     if (parameters().eager_limit != 0) {
         eager = parameters().eager_limit;
@@ -305,6 +296,17 @@ void watch_connection(BtlPath &path) noexcept
     if (path.tcp != nullptr && path.tcp->closed()) {
         Guard guard(watch.lock);
         look(path, false);
+    }
+}
+
+void start_watching(PeerState &peer)
+{
+    Guard guard(watch.lock);
+    for (auto &path : peer.paths) {
+        if (path->tcp != nullptr) {
+            watch.paths.push_back(path.get());
+            watch.some.store(true, std::memory_order_relaxed);
+        }
     }
 }
 

@@ -111,6 +111,8 @@ bool any_watched() noexcept;
 /// The same for one path that has no connection: before it is given a fragment, and after it has
 /// queued one, when it may have met the end of its connection.
 void watch_connection(BtlPath &path) noexcept;
+/// The paths of a peer that stays are looked at from now on. May throw.
+void start_watching(PeerState &peer);
 /// The endpoint of a path goes away, or of all paths of a peer.
 void stop_watching(BtlPath &path) noexcept;
 void stop_watching(PeerState &peer) noexcept;

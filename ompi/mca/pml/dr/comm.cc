@@ -218,12 +218,14 @@ Comms all_comms;
 int Comms::add(ompi_communicator_t *comm) noexcept
 try {
     auto state = std::make_unique<CommState>(comm);
+    List<Unexpected, FromAllTag> misfits; // to forget one a peer's lock is taken
     {
         // Whoever finds the CommState from now on waits for its lock, so that what came before the
         // communicator was known is matched first.
         Guard matching(state->lock);
         Guard orphans(orphans_lock_);
-        comm->c_pml_comm = reinterpret_cast<mca_pml_comm_t *>(state.get());
+        __atomic_store_n(&comm->c_pml_comm, reinterpret_cast<mca_pml_comm_t *>(state.get()),
+                         __ATOMIC_RELEASE);
         for (Unexpected *message = orphans_.front(); message != nullptr;) {
             Unexpected *after = orphans_.next(message);
             if (message->arrival.context == comm->c_contextid) {
@@ -231,11 +233,14 @@ try {
                 if (message->arrival.source >= 0 && message->arrival.source < state->size()) {
                     state->add(message);
                 } else {
-                    dr::forget(message);
+                    misfits.push_back(message);
                 }
             }
             message = after;
         }
+    }
+    while (Unexpected *message = misfits.pop_front()) {
+        dr::forget(message);
     }
     Guard guard(list_lock_);
     all_.push_back(state.release());
@@ -254,7 +259,12 @@ int Comms::remove(ompi_communicator_t *comm) noexcept
         Guard guard(list_lock_);
         List<CommState, CommState>::remove(state);
     }
-    comm->c_pml_comm = nullptr;
+    __atomic_store_n(&comm->c_pml_comm, nullptr, __ATOMIC_RELEASE);
+    if (opal_using_threads()) {
+        // Another thread may have found it for something that has come, a late copy of what was
+        // received long ago for one. It has the lock of that peer until it is done.
+        peers().for_each([](PeerState &peer) { const Guard guard(peer.lock); });
+    }
     delete state;
     return OMPI_SUCCESS;
 }

@@ -79,7 +79,7 @@ class CommState : public Hook<CommState> {
 
     static CommState *of(ompi_communicator_t *comm) noexcept
     {
-        return reinterpret_cast<CommState *>(comm->c_pml_comm);
+        return reinterpret_cast<CommState *>(__atomic_load_n(&comm->c_pml_comm, __ATOMIC_ACQUIRE));
     }
     ompi_communicator_t *communicator() const noexcept { return comm_; }
     int size() const noexcept { return static_cast<int>(sources_.size()); }
@@ -148,13 +148,23 @@ class Comms {
     int add(ompi_communicator_t *comm) noexcept;
     int remove(ompi_communicator_t *comm) noexcept;
     /// The communicator of a context when it has its CommState; otherwise the arrival is kept until
-    /// `add` and nullptr returned.
+    /// `add` and nullptr returned. The lock of the peer that it came from is held, and as long as
+    /// it is, what was found is there: `remove` waits for that.
     CommState *find_or_keep(const Arrival &arrival) noexcept;
     /// The same, or nullptr.
     static CommState *find(std::uint32_t context) noexcept
     {
-        ompi_communicator_t *comm = ompi_comm_lookup(context);
-        return comm == nullptr ? nullptr : CommState::of(comm);
+        // As ompi_comm_lookup does, but what was found is not freed before it was looked at: who
+        // frees a communicator takes it out of this table first.
+        opal_pointer_array_t &all = ompi_mpi_communicators;
+        CommState *found = nullptr;
+        OPAL_THREAD_LOCK(&all.lock);
+        if (OPAL_LIKELY(context < static_cast<std::uint32_t>(all.size))) {
+            auto *comm = static_cast<ompi_communicator_t *>(all.addr[context]);
+            found = comm == nullptr ? nullptr : CommState::of(comm);
+        }
+        OPAL_THREAD_UNLOCK(&all.lock);
+        return found;
     }
     void release() noexcept;
     /// `visit` is called without locks; no communicator may be added or removed meanwhile by it.

@@ -47,6 +47,7 @@ int close() noexcept
     // No BTL calls back any more.
     if (module_enabled) {
         module_enabled = false;
+        let_pvars_be_read(false);
         die_of_broken_pipes_again();
         comms().release();
         peers().release();

@@ -13,6 +13,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/probe.hpp"
 #include "ompi/mca/pml/dr/progress.hpp"
+#include "ompi/mca/pml/dr/pvars.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/recv_fragment.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
@@ -68,6 +69,7 @@ int enable(bool on) noexcept
     show_help_here();
     progress_beside_runtime();
     module_enabled = true;
+    let_pvars_be_read(true);
     return OMPI_SUCCESS;
 }
 

@@ -85,8 +85,10 @@ PeerState *Peers::make(ompi_proc_t *proc) noexcept
         Guard guard(lock_);
         made = existing(proc);
         if (made == nullptr) {
-            all_.emplace_back();
-            all_.back() = std::move(fresh);
+            // Not before: who finds that a connection broke puts its peer into the list of those
+            // that are busy, and one that another thread was quicker with goes away at once.
+            start_watching(*fresh);
+            all_.push_back(std::move(fresh));
             made = all_.back().get();
             __atomic_store_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML], made,
                              __ATOMIC_RELEASE);
@@ -98,7 +100,7 @@ PeerState *Peers::make(ompi_proc_t *proc) noexcept
         made = nullptr;
     }
     if (fresh != nullptr) {
-        stop_watching(*fresh); // another thread was quicker, or there was no memory
+        stop_watching(*fresh); // there was no memory
     }
     if (made != nullptr && OPAL_UNLIKELY(death_error(proc->super.proc_name) != MPI_SUCCESS)) {
         // Its first message was read after word of its death, which take_deaths had nobody to tell.

@@ -1,8 +1,9 @@
 #include "ompi/mca/pml/dr/pvars.hpp"
 
-#include "ompi/mca/pml/dr/dr_module.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/recv_fragment.hpp"
+
+#include <mutex>
 
 namespace ft::dr {
 
@@ -97,14 +98,18 @@ constexpr PathFigure path_figures[] = {
 constexpr auto continuous =
     static_cast<mca_base_pvar_flag_t>(MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS);
 
+std::mutex reading; ///< before any of lock.hpp; also where the process says that it has no threads
+bool may_read = false;
+
 int read_sum(const mca_base_pvar_t *variable, void *value, void * /*object*/) noexcept
 {
     const auto &sum = *static_cast<const Sum *>(variable->ctx);
     unsigned long long total = 0;
-    if (module_enabled) {
+    const std::lock_guard guard(reading);
+    if (may_read) {
         total = stray_counters().*sum.counter;
         peers().for_each([&](const PeerState &peer) {
-            Guard guard(peer.lock);
+            Guard held(peer.lock);
             total += peer.engine.counters().*sum.counter;
         });
     }
@@ -122,10 +127,11 @@ template <class Visit>
 void for_each_met(void *object, Visit visit) noexcept
 {
     auto *comm = static_cast<ompi_communicator_t *>(object);
-    const int count = module_enabled ? processes_of(comm) : 0;
+    const std::lock_guard guard(reading);
+    const int count = may_read ? processes_of(comm) : 0;
     for (int rank = 0; rank < count; ++rank) {
         if (const PeerState *peer = Peers::met(comm, rank); peer != nullptr) {
-            Guard guard(peer->lock);
+            Guard held(peer->lock);
             visit(static_cast<std::size_t>(rank), *peer);
         }
     }
@@ -174,6 +180,12 @@ int count_processes(mca_base_pvar_t * /*variable*/, mca_base_pvar_event_t event,
 }
 
 } // namespace
+
+void let_pvars_be_read(bool may) noexcept
+{
+    const std::lock_guard guard(reading);
+    may_read = may;
+}
 
 int register_pvars(const mca_base_component_t &component) noexcept
 {

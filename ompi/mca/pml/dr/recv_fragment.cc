@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "ompi/mca/pml/dr/send.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/ft/reliability/compressed.hpp"
+#include "opal/mca/hand_over.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/process/handlers.hpp"
 
@@ -26,15 +28,18 @@ using reliability::ParseStatus;
 using reliability::Verdict;
 using Bytes = std::span<const std::byte>;
 
-void count(std::uint64_t &counter) noexcept
+/// Of no peer that is known.
+std::atomic<std::uint64_t> stray_corrupt{0};
+std::atomic<std::uint64_t> stray_malformed{0};
+
+void count(std::atomic<std::uint64_t> &counter) noexcept
 {
-    __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
+    counter.fetch_add(1, std::memory_order_relaxed);
 }
 
 void refuse(ParseStatus status) noexcept
 {
-    count(status == ParseStatus::bad_checksum ? stray_counters().corrupt_header
-                                              : stray_counters().malformed);
+    count(status == ParseStatus::bad_checksum ? stray_corrupt : stray_malformed);
 }
 
 /// A message waits for its receive. Peer's lock and communicator's held.
@@ -274,7 +279,7 @@ void take(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arri
 {
     PeerState *peer = peers().by_name(header.source);
     if (peer == nullptr) {
-        count(stray_counters().malformed);
+        count(stray_malformed);
         return;
     }
     const base::Time present = now();
@@ -346,11 +351,11 @@ void accept_spread(mca_btl_base_module_t *btl, FragHeader header, const UpperHea
                                                const FragHeader &header, const UpperHeader &match,
                                                Bytes payload, base::Time present, bool last)
 {
-    CommState *comm = comms().find(match.context);
     Completions done;
     bool answer = false;
     {
         Guard guard(peer.lock);
+        CommState *comm = comms().find(match.context);
         if (OPAL_UNLIKELY(comm == nullptr || match.source < 0 || match.source >= comm->size() ||
                           !peer.engine.is_next(header))) {
             return false;
@@ -493,7 +498,7 @@ void accept_brief(mca_btl_base_module_t *btl, Bytes fragment)
     }
     PeerState *peer = peers().by_name(header.source);
     if (peer == nullptr) {
-        count(stray_counters().malformed);
+        count(stray_malformed);
         return;
     }
     accept_short(btl, peer, header, packed,
@@ -527,10 +532,12 @@ void accept(mca_btl_base_module_t *btl, Bytes fragment)
 
 } // namespace
 
-reliability::Counters &stray_counters() noexcept
+reliability::Counters stray_counters() noexcept
 {
-    static reliability::Counters instance;
-    return instance;
+    reliability::Counters counters;
+    counters.corrupt_header = stray_corrupt.load(std::memory_order_relaxed);
+    counters.malformed = stray_malformed.load(std::memory_order_relaxed);
+    return counters;
 }
 
 void on_fragment(mca_btl_base_module_t *btl, mca_btl_base_tag_t /*tag*/,
@@ -548,14 +555,15 @@ void on_fragment(mca_btl_base_module_t *btl, mca_btl_base_tag_t /*tag*/,
         } else {
             accept(btl, segment(0));
         }
-        return;
+    } else {
+        std::vector<std::byte> whole;
+        for (std::size_t i = 0; i < descriptor->des_segment_count; ++i) {
+            const Bytes piece = segment(i);
+            whole.insert(whole.end(), piece.begin(), piece.end());
+        }
+        accept(btl, whole);
     }
-    std::vector<std::byte> whole;
-    for (std::size_t i = 0; i < descriptor->des_segment_count; ++i) {
-        const Bytes piece = segment(i);
-        whole.insert(whole.end(), piece.begin(), piece.end());
-    }
-    accept(btl, whole);
+    mca::hand_over(descriptor); // btl/tcp receives into what it sends from
 }
 
 } // namespace ft::dr

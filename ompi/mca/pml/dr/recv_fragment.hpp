@@ -11,7 +11,7 @@ namespace ft::dr {
 void on_fragment(mca_btl_base_module_t *btl, mca_btl_base_tag_t tag,
                  mca_btl_base_descriptor_t *descriptor, void *context) noexcept;
 
-/// Fragments that could not be ascribed to a peer.
-reliability::Counters &stray_counters() noexcept;
+/// Fragments that could not be ascribed to a peer, as of now.
+reliability::Counters stray_counters() noexcept;
 
 } // namespace ft::dr

@@ -78,10 +78,16 @@ mca_btl_base_descriptor_t *TcpEndpoint::take_half_received() noexcept
     return hold ? std::exchange(recv_frag_, nullptr) : nullptr;
 }
 
+bool TcpEndpoint::has_waiting() noexcept
+{
+    const Hold hold(send_lock_);
+    return hold && closed() && opal_list_get_size(&frags_) != 0;
+}
+
 mca_btl_base_descriptor_t *TcpEndpoint::take_waiting() noexcept
 {
     const Hold hold(send_lock_);
-    if (!hold || !has_waiting()) {
+    if (!hold || !closed() || opal_list_get_size(&frags_) == 0) {
         return nullptr;
     }
     return reinterpret_cast<mca_btl_base_descriptor_t *>(opal_list_remove_first(&frags_));
@@ -96,8 +102,11 @@ void TcpEndpoint::put_back_waiting(mca_btl_base_descriptor_t *des) noexcept
 
 void TcpEndpoint::forget_closed_socket() noexcept
 {
-    if (load(state_) == State::closed) {
-        sd_ = -1;
+    // Another thread may have begun to make the next connection: its socket is not to be forgotten.
+    const Hold sending(send_lock_);
+    const Hold receiving(recv_lock_);
+    if (sending && receiving && load(state_) == State::closed) {
+        __atomic_store_n(&sd_, -1, __ATOMIC_RELEASE);
     }
 }
 

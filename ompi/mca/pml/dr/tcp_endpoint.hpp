@@ -44,7 +44,7 @@ class TcpEndpoint {
     /// was being received, which nobody else will free.
     mca_btl_base_descriptor_t *take_half_received() noexcept;
     /// Closed with fragments that wait for the next connection: an attempt to make one failed.
-    bool has_waiting() const noexcept { return closed() && opal_list_get_size(&frags_) != 0; }
+    bool has_waiting() noexcept;
     /// Takes out the first of these.
     mca_btl_base_descriptor_t *take_waiting() noexcept;
     /// Undoes it.
@@ -77,7 +77,7 @@ class TcpEndpoint {
     mca_btl_base_descriptor_t *recv_frag_;
     State state_;
     std::uint32_t retries_;
-    mutable opal_list_t frags_;
+    opal_list_t frags_;
     opal_mutex_t send_lock_;
     opal_mutex_t recv_lock_;
     opal_event_t accept_event_;

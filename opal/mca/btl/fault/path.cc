@@ -1,6 +1,7 @@
 #include "opal/mca/btl/fault/injector.hpp"
 
 #include "opal/ft/base/assert.hpp"
+#include "opal/mca/hand_over.hpp"
 
 #include <utility>
 
@@ -151,6 +152,7 @@ void Path::complete_later(Endpoint *endpoint, Descriptor *descriptor, int status
             descriptor->des_cbfunc(btl_, endpoint, descriptor, status);
         }
         if (ours) {
+            mca::hand_over(descriptor);
             btl_->btl_free(btl_, descriptor);
         }
         return true;
@@ -204,10 +206,12 @@ Path::Sent Path::transmit(Endpoint *endpoint, Tag tag, std::uint32_t flags,
     if (descriptor == nullptr) {
         return Sent::not_yet;
     }
+    mca::take_over(descriptor);
     descriptor->des_cbfunc = copy_is_sent;
     descriptor->des_cbdata = nullptr;
     descriptor->des_context = nullptr;
     memcpy(descriptor->des_segments[0].seg_addr.pval, bytes.data(), bytes.size());
+    mca::hand_over(descriptor);
     const int result = originals_.send(btl_, endpoint, descriptor, tag);
     if (result >= 0 || result == OPAL_ERR_RESOURCE_BUSY) {
         return Sent::yes;
@@ -357,9 +361,11 @@ void Path::receive(Tag tag, Descriptor *descriptor)
     const Verdict verdict = judge(Direction::receive, eligible, nullptr);
     const Decision &decision = verdict.decision;
     if (verdict.lost) {
+        mca::hand_over(descriptor);
         return;
     }
     if (decision.drop) {
+        mca::hand_over(descriptor);
         count(&Counters::dropped);
         return;
     }
@@ -368,6 +374,7 @@ void Path::receive(Tag tag, Descriptor *descriptor)
         return;
     }
     const Bytes bytes = gather(*descriptor);
+    mca::hand_over(descriptor);
     const Bytes first = decision.corrupt ? damage(bytes, decision) : bytes;
     Later later;
     later.direction = Direction::receive;
