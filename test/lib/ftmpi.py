@@ -158,30 +158,41 @@ def command_for(network, pml, parameters, program, ranks=2):
     return command
 
 
-def run(command, deadline, show_stacks=False, look=None):
+def wait(process, deadline, look, every):
+    """What it printed until its end, and None; or None, and what `look` saw when it was late."""
+    end = time.monotonic() + deadline
+    while True:
+        left = end - time.monotonic()
+        try:
+            return process.communicate(timeout=max(0, min(left, every or left)))[0], None
+        except subprocess.TimeoutExpired:
+            late = time.monotonic() >= end
+            seen = look([pid for pid in descendants(process.pid) if is_rank(pid)]) if look else None
+            if late or seen:
+                return None, seen
+
+
+def run(command, deadline, show_stacks=False, look=None, every=None):
     """Runs it to its end or to the deadline, in seconds. Leaves no process behind.
 
     At the deadline `look`, if given, is called with the process ids of the ranks; what it returns
-    is the result's `seen`.
+    is the result's `seen`. With `every` it is called after so many seconds each, and when it sees
+    something the run ends as at its deadline.
     """
-    seen = None
     late = False
     start = time.monotonic()
     where = ""
     mark = f"{os.getpid()}.{next(_numbers)}"
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", start_new_session=True, env={**os.environ, "FT_RUN": mark}) as process:
-        try:
-            output, _ = process.communicate(timeout=deadline)
-        except subprocess.TimeoutExpired:
+        output, seen = wait(process, deadline, look, every)
+        if output is None:
             late = True
             seconds = time.monotonic() - start
             below = descendants(process.pid)
             left_behind = segments.of(below)
             try:
-                ranks = [pid for pid in below if is_rank(pid)]
-                seen = look(ranks) if look else None
-                where = stacks(ranks) if show_stacks else ""
+                where = stacks([pid for pid in below if is_rank(pid)]) if show_stacks else ""
             finally:
                 process.terminate()  # mpirun ends its ranks
                 try:
