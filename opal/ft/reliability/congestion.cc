@@ -62,6 +62,8 @@ base::Duration Congestion::time_for(std::uint64_t bytes) const noexcept
 
 bool Congestion::pausing(base::Time now) noexcept
 {
+    // What went out at a slower pace than that of now does not count as it did then.
+    next_send_ = std::min(next_send_, now + ahead_ + time_for(burst_bytes));
     pausing_ = pausing_ ? now < next_send_ : next_send_ - now > ahead_;
     return pausing_;
 }

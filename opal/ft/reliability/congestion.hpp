@@ -53,6 +53,10 @@ class Congestion {
     /// many fragments to the network together; a sixteenth where a queue stands, which a burst
     /// would make run over.
     static constexpr std::uint64_t burst_bytes = 64 * 1024;
+    /// A round trip by so much shorter than the smoothed one says that the longer ones were no
+    /// network's: a process stood still for seconds. To wait until it is forgotten would take
+    /// longer than that, since few fragments a second measure few round trips a second.
+    static constexpr std::int64_t far_shorter = 8;
 
     /// \param in_flight payload bytes in flight; one fragment may always be
     [[nodiscard]] bool allows(std::uint64_t in_flight, std::uint64_t bytes) const noexcept
@@ -123,7 +127,7 @@ class Congestion {
                        base::Duration shortest) noexcept
     {
         round_.shortest = std::min(round_.shortest, sample);
-        smoothed_ = smoothed;
+        smoothed_ = std::min(smoothed, sample * far_shorter);
         shortest_ = shortest;
         set_pace();
     }

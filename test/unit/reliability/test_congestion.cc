@@ -335,6 +335,31 @@ void it_pauses_after_a_burst_and_goes_on(void **)
                     Congestion::initial_window / 4 + 2 * packet);
 }
 
+/// The peer was stopped when it was met: the first round trip that is known took seconds.
+void who_stood_still_does_not_keep_the_pace_down(void **)
+{
+    Congestion congestion;
+    const Duration network = Duration::from_us(100);
+    const Duration stopped = Duration::from_ms(5000);
+    Time now = Time::from_ns(1'000'000'000'000);
+    congestion.on_round_trip(stopped, stopped, stopped);
+    congestion.on_sent(Congestion::burst_bytes, 0, true, now);
+    assert_true(congestion.pausing(now));
+    assert_true(congestion.resumes() > now + Duration::from_ms(1000));
+    // It goes on, and its answer takes as long as answers take.
+    now += network;
+    congestion.on_round_trip(network, stopped - stopped / 8, network);
+    const double two_windows_a_trip = 2.0 * Congestion::initial_window /
+                                      static_cast<double>((network * Congestion::far_shorter).ns());
+    assert_true(congestion.pace() >= 0.99 * two_windows_a_trip);
+    assert_true(!congestion.pausing(now) || congestion.resumes() < now + Duration::from_ms(1));
+    // One short round trip among long ones is not far shorter.
+    const double before = congestion.pace();
+    congestion.on_round_trip(network, network * 2, network);
+    assert_true(congestion.pace() > before);
+    assert_true(congestion.pace() <= 1.01 * before * Congestion::far_shorter / 2);
+}
+
 void an_acknowledgement_is_asked_for_before_the_window_is_full(void **)
 {
     Congestion congestion;
@@ -368,6 +393,7 @@ int main()
         cmocka_unit_test(what_it_counts_is_what_happened),
         cmocka_unit_test(the_window_keeps_its_bounds),
         cmocka_unit_test(it_pauses_after_a_burst_and_goes_on),
+        cmocka_unit_test(who_stood_still_does_not_keep_the_pace_down),
         cmocka_unit_test(an_acknowledgement_is_asked_for_before_the_window_is_full),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
