@@ -31,6 +31,7 @@ def met_while_stopped(network, parameters, again):
     for word in ("unreachable", "no path", "dead"):
         result.must(word not in result.output, f"somebody was given up: {word}")
     result.must(any(result.dr[counter] > 0 for counter in again), f"nothing was tried again: {again} are 0")
+    result.must(result.dr["paths_down"] == 0, "a path was taken out")
     fttap.comment(f"{network}: {result.seconds:.1f} s, retransmitted={result.dr['retransmitted']} "
                   f"questions={result.dr['questions']} duplicates={result.dr['duplicates']}")
     return result

@@ -131,19 +131,28 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     classes_are_known();
     int value = 7;
+    // Posted while all are well, and waited for when rank 1 is lost.
+    int late = -1;
+    MPI_Request any = MPI_REQUEST_NULL;
+    MPI_Irecv(&late, 1, MPI_INT, MPI_ANY_SOURCE, 6, MPI_COMM_WORLD, &any);
     if (rank == 1) {
         check(talk_until_lost(0) == MPIX_ERR_UNREACHABLE, "rank 0 was not lost", 0);
         check(talk_until_lost(2) == MPIX_ERR_UNREACHABLE, "rank 2 was not lost", 2);
         all_kinds_fail(0);
         // Nobody is left who could send.
-        const int rc = MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD,
-                                MPI_STATUS_IGNORE);
+        int rc = MPI_Wait(&any, MPI_STATUS_IGNORE);
+        check(class_of(rc) == MPIX_ERR_UNREACHABLE, "earlier receive from any", class_of(rc));
+        rc = MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD,
+                      MPI_STATUS_IGNORE);
         check(class_of(rc) == MPIX_ERR_UNREACHABLE, "receive from any source", class_of(rc));
     } else {
         check(talk_until_lost(1) == MPIX_ERR_UNREACHABLE, "rank 1 was not lost", 1);
         all_kinds_fail(1);
         // The two others go on, wildcards included.
         const int other = 2 - rank;
+        MPI_Send(&rank, 1, MPI_INT, other, 6, MPI_COMM_WORLD);
+        check(MPI_Wait(&any, MPI_STATUS_IGNORE) == MPI_SUCCESS, "earlier receive from any", 0);
+        check(late == other, "value of an earlier receive from any", late);
         for (int i = 0; i < 200; ++i) {
             int in = -1;
             MPI_Request request = MPI_REQUEST_NULL;
