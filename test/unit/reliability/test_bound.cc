@@ -1,14 +1,21 @@
-// Paths that are given no more until something is acknowledged, in the middle of a VFRAG: nobody
-// may wait for the rest of it for ever, whatever is lost meanwhile.
+// What is bounded: the memory of peers that have nothing to do, and how long paths are given
+// nothing. Paths that are given no more until something is acknowledged, in the middle of a VFRAG:
+// nobody may wait for the rest of it for ever, whatever is lost meanwhile.
 #include "opal/ft/reliability/peer.hpp"
 #include "test/unit/cmocka.hpp"
 #include "test/unit/reliability/ends.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
 
 using namespace ft::test;
 
 namespace {
+
+std::size_t allocated = 0; ///< by operator new, in all
 
 constexpr std::uint32_t piece = 64 * 1024;
 constexpr unsigned pieces = 5;
@@ -235,11 +242,54 @@ void a_path_that_is_fast_is_given_more_before_it_is_measured(void **)
     assert_int_equal(given_after(4, 60_ms), 2 * piece);
 }
 
+/// All that is made for one is counted where it is allocated. The rest of what a peer costs, and
+/// that nothing is made before it is met, is looked at in real jobs (test/mpi/test_dr_errors.py).
+void a_hundred_thousand_idle_peers_cost_little(void **)
+{
+    constexpr std::size_t peers = 100'000;
+    constexpr std::size_t most = 1200; // bytes for each; 2 KiB with what the adapter adds
+    const Config config = quick_config();
+    std::vector<std::unique_ptr<Peer>> all;
+    all.reserve(peers);
+    std::size_t told = 0;
+    const std::size_t before = allocated;
+    for (std::size_t i = 0; i < peers; ++i) {
+        all.push_back(std::make_unique<Peer>(config, Name{1, 0}));
+        (void)all.back()->add_path(PathInfo{}, Time::zero());
+        told += sizeof(Peer) + all.back()->allocated_bytes();
+    }
+    const std::size_t grown = allocated - before;
+    const bool quiet = std::ranges::all_of(
+        all, [](const auto &peer) { return peer->quiet() && peer->next_deadline().is_never(); });
+    all.clear();
+    assert_true(quiet); // nobody has to look at them
+    assert_true(grown <= peers * most);
+    assert_in_range(told, grown - grown / 50, grown + grown / 50);
+}
+
 } // namespace
+
+void *operator new(std::size_t bytes)
+{
+    allocated += bytes;
+    if (void *memory = std::malloc(bytes); memory != nullptr) {
+        return memory;
+    }
+    throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept
+{
+    std::free(memory);
+}
+void operator delete(void *memory, std::size_t) noexcept
+{
+    std::free(memory);
+}
 
 int main()
 {
     const CMUnitTest tests[] = {
+        cmocka_unit_test(a_hundred_thousand_idle_peers_cost_little),
         cmocka_unit_test(lost_acknowledgements_of_half_a_vfrag_hold_nobody_up),
         cmocka_unit_test(lost_fragments_of_half_a_vfrag_hold_nobody_up),
         cmocka_unit_test(the_fragment_that_fills_a_path_asks),
