@@ -1,4 +1,4 @@
-"""Holds a component's man page and its MCA parameters together."""
+"""Holds a component's man page, its MCA parameters and its performance variables together."""
 
 import os
 import re
@@ -28,3 +28,15 @@ def agree(framework, component, folder, env=None):
     for name, value in registered.items():
         check(described[name] == (value or "none"),
               f"{name}: {value!r} registered, {described[name]!r} described")
+
+
+def variables_agree(framework, component, folder):
+    """The page in folder describes every performance variable, and no other."""
+    prefix = f"{framework}_{component}"
+    listing = ompi_info("--param", framework, component, "--level", "9", "--parsable")
+    registered = set(re.findall(rf"pvar:{prefix}_(\w+):class:", listing))
+    with open(os.path.join(TOP, folder, f"mca_{prefix}.7"), encoding="utf-8") as page:
+        section = re.search(r"^\.SH PERFORMANCE VARIABLES\n(.*?)^\.SH ", page.read(), re.M | re.S)
+    described = set(re.findall(rf"^\.TP\n\.B {prefix}_(\w+)$", section[1], re.M)) if section else set()
+    check(registered and registered == described,
+          f"only registered: {registered - described}; only described: {described - registered}")

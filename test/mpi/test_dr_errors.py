@@ -139,6 +139,11 @@ def settings_agree_with_the_manual():
     ftmanual.agree("pml", "dr", "ompi/mca/pml/dr")
 
 
+def variables_agree_with_the_manual():
+    """the manual page describes every performance variable, and no other"""
+    ftmanual.variables_agree("pml", "dr", "ompi/mca/pml/dr")
+
+
 fttap.main([out_of_range, unknown_words, contradictions, lost_peer, refused_connections,
             broken_pipe, half_taken, idle_peer_is_small, peers_at_first_contact,
-            inert_unless_named, settings_agree_with_the_manual])
+            inert_unless_named, settings_agree_with_the_manual, variables_agree_with_the_manual])
