@@ -29,7 +29,7 @@ HELPER = {"pml_dr_progress": "thread"}
 HASTE = {"pml_dr_rto_initial_us": 200, "pml_dr_rto_min_us": 200, "pml_dr_rto_max_ms": 1}
 # Of the paths of one rank; soon missed, soon looked for again.
 DEATH = {"btl_fault_ranks": 0, "btl_fault_kill_after": 150, "pml_dr_probe_interval_ms": 20, "pml_dr_hold_down_ms": 50}
-RETURN = {"btl_fault_revive_after_ms": 300}
+RETURN = {"btl_fault_revive_after_ms": 1500}  # on a busy machine a path is not found dead much sooner
 
 
 def reports_of(text):
