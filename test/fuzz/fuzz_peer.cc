@@ -218,7 +218,10 @@ class Side {
         if (!read(bytes, h)) {
             return;
         }
-        if (h.form != Form::full && peer_.is_next(h)) {
+        const bool match = h.kind == Kind::ordered && (h.flags & ~brief_flags) == 0 &&
+                           h.payload_bytes <= most_brief_payload &&
+                           payload_is_whole(h, payload_of(h, bytes));
+        if (match && peer_.is_next(h)) {
             (void)peer_.accept_next(h, arrival, now);
             finish();
             return;

@@ -34,6 +34,7 @@ void Peer::start_at(std::uint32_t sequence, std::uint32_t order, std::uint32_t t
 
 void Peer::path_error(PathId path, base::Time now)
 {
+    catch_up();
     lane_ = false;
     paths_.on_error(path, now);
     follow_transitions(now);
@@ -44,6 +45,7 @@ void Peer::path_error(PathId path, base::Time now)
 
 void Peer::path_replaced(PathId path, base::Time now)
 {
+    catch_up();
     lane_ = false;
     paths_.on_error(path, now);
     follow_transitions(now);
@@ -52,6 +54,7 @@ void Peer::path_replaced(PathId path, base::Time now)
 
 void Peer::path_not_connected(PathId path, base::Time now)
 {
+    catch_up();
     lane_ = false;
     sender_.on_path_gone(path, now);
 }
@@ -61,6 +64,19 @@ void Peer::path_revived(PathId path, base::Time now)
     lane_ = false;
     paths_.revive(path, now);
     stop_resting(now);
+}
+
+void Peer::note_put_off()
+{
+    FragHeader h;
+    h.flags = put_off_.flags;
+    h.cumulative = put_off_.cumulative;
+    h.echo_timestamp = put_off_.echo_timestamp;
+    h.echo_path = put_off_.echo_path;
+    h.echo_delay_us = put_off_.echo_delay_us;
+    const base::Time came = put_off_.at;
+    put_off_.at = base::Time::never();
+    sender_.on_ack(h, nullptr, came);
 }
 
 void Peer::stop_resting(base::Time now) noexcept
@@ -98,6 +114,7 @@ bool Peer::has_room(std::uint64_t bytes, bool ordered) const noexcept
 
 void Peer::submit(Vfrag &vfrag, base::Time now)
 {
+    catch_up();
     lane_ = false;
     FT_ASSERT(!unreachable_);
     if (sender_.idle()) {
@@ -109,6 +126,7 @@ void Peer::submit(Vfrag &vfrag, base::Time now)
 
 bool Peer::next_transmit(Transmit &t, base::Time now)
 {
+    catch_up();
     if (unreachable_) {
         return false;
     }
@@ -285,6 +303,7 @@ void Peer::locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Tim
 
 void Peer::heard(const FragHeader &h, PathId arrival, base::Time now)
 {
+    catch_up();
     lane_ = false;
     silent_since_ = std::max(silent_since_, now);
     stop_resting(now);
@@ -361,6 +380,7 @@ void Peer::follow_transitions(base::Time now)
 
 void Peer::on_time(base::Time now)
 {
+    catch_up();
     lane_ = false;
     if (unreachable_) {
         return;
@@ -386,7 +406,7 @@ base::Time Peer::next_deadline() const noexcept
         return base::Time::never();
     }
     base::Time earliest = std::min(paths_.next_deadline(), sender_.next_deadline());
-    earliest = std::min(earliest, receiver_.next_deadline());
+    earliest = std::min(earliest, answer_deadline());
     if (!sender_.idle()) {
         earliest = std::min(earliest,
                             last_look_.is_never() ? silent_since_ + config_.give_up : last_look_);

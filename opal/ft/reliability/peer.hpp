@@ -217,19 +217,24 @@ class Peer {
         last_look_ = base::Time::never();
         receiver_.accept_awaited(numbers, bytes, arrival, now);
     }
-    /// \pre is_next \return whether something of ours may have been acknowledged by it
+    /// What it acknowledges is put off over a path with a congestion window while nothing of ours
+    /// waits for that: it is noted by the next call that needs it, on_time at the latest.
+    /// \pre is_next \return whether something of ours may have been acknowledged, and was noted
     bool accept_next(const FragHeader &header, PathId arrival, base::Time now)
     {
         silent_since_ = std::max(silent_since_, now);
         last_look_ = base::Time::never();
-        const bool concerned = sender_.concerned_by(header);
-        if (concerned) {
+        bool noted = false;
+        if (sender_.concerned_by(header)) {
             lane_ = false;
-            const FragHeader kept = header; // so that the caller's may stay in registers
-            sender_.on_ack(kept, nullptr, now);
+            noted = !put_off(header, arrival, now);
+            if (noted) {
+                const FragHeader kept = header; // so that the caller's may stay in registers
+                sender_.on_ack(kept, nullptr, now);
+            }
         }
         receiver_.accept_next(header, arrival, now);
-        return concerned;
+        return noted;
     }
     /// True when the fragment that was just accepted asks for a pass at once.
     [[nodiscard]] bool answer_due() const noexcept
@@ -265,7 +270,11 @@ class Peer {
     /// Never taken back.
     [[nodiscard]] bool unreachable() const noexcept { return unreachable_; }
     /// The runtime says that the peer is dead: everything fails now.
-    void declare_dead() { become_unreachable(); }
+    void declare_dead()
+    {
+        catch_up();
+        become_unreachable();
+    }
     /// True when nothing is unacknowledged or to be handed back, and no acknowledgement is owed:
     /// time may pass unnoticed until something is submitted or arrives.
     [[nodiscard]] bool quiet() const noexcept { return sender_.settled() && !receiver_.ack_owed(); }
@@ -277,7 +286,10 @@ class Peer {
     }
     /// The earliest moment at which on_time would do something about a fragment that has just been
     /// accepted; about what was sent before, `next_deadline` has told.
-    [[nodiscard]] base::Time answer_deadline() const noexcept { return receiver_.next_deadline(); }
+    [[nodiscard]] base::Time answer_deadline() const noexcept
+    {
+        return std::min(receiver_.next_deadline(), put_off_until());
+    }
     /// True when no path is probed any more, since nobody needs the peer and it was silent for
     /// `give_up`; until something is submitted or heard.
     [[nodiscard]] bool resting() const noexcept { return resting_; }
@@ -318,6 +330,39 @@ class Peer {
         std::uint8_t their_path = 0; ///< theirs, to be named in the answer
         std::uint32_t nonce = 0;
     };
+    /// What a fragment acknowledged that went to its receive before that was noted.
+    struct PutOff {
+        base::Time at = base::Time::never(); ///< when it came; never: there is none
+        std::uint32_t cumulative = 0;
+        std::uint32_t echo_timestamp = 0;
+        std::uint16_t echo_delay_us = 0;
+        std::uint8_t echo_path = 0;
+        std::uint8_t flags = 0;
+    };
+    /// Whoever waits for a message has it, and has sent its answer, before this is over; then it
+    /// waits again, and has the time.
+    static constexpr auto put_off_for = base::Duration::from_us(1);
+    [[nodiscard]] base::Time put_off_until() const noexcept
+    {
+        return put_off_.at.is_never() ? put_off_.at : put_off_.at + put_off_for;
+    }
+    /// \return false when it has to be noted at once
+    [[nodiscard]] bool put_off(const FragHeader &h, PathId arrival, base::Time now)
+    {
+        catch_up();
+        if (arrival == no_path || paths_[arrival].congestion == nullptr || !sender_.calm()) {
+            return false;
+        }
+        put_off_ = {now, h.cumulative, h.echo_timestamp, h.echo_delay_us, h.echo_path, h.flags};
+        return true;
+    }
+    void catch_up()
+    {
+        if (!put_off_.at.is_never()) [[unlikely]] {
+            note_put_off();
+        }
+    }
+    void note_put_off();
     /// Whether the peer can tell the numbers of this header from the newest brief one, which is not
     /// old: a lost one must not cost more than what follows it closely, and it has the timestamp.
     [[nodiscard]] bool foretold(const FragHeader &h) const noexcept
@@ -385,6 +430,7 @@ class Peer {
     Sender sender_;
     Receiver receiver_;
     std::vector<Reply> replies_;
+    PutOff put_off_;
     Context context_;                 ///< of the newest fragment that went out in the brief form
     std::uint32_t context_stamp_ = 0; ///< its timestamp
     std::uint32_t events_told_ = 0;

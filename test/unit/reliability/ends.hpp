@@ -216,6 +216,12 @@ struct End {
         deliver_early();
         return true;
     }
+    /// A short message that asks for nothing, in whatever form it came.
+    static bool is_match(const FragHeader &h, const std::vector<std::byte> &bytes)
+    {
+        return h.kind == Kind::ordered && (h.flags & ~brief_flags) == 0 &&
+               h.payload_bytes <= most_brief_payload && payload_is_whole(h, payload_of(h, bytes));
+    }
     /// What the layer above does with a fragment that came.
     [[gnu::noinline]] Verdict take(const Frame &frame, Time now)
     {
@@ -228,7 +234,7 @@ struct End {
             ++broken;
             return Verdict::refused;
         }
-        if (h.form != Form::full && peer.is_next(h)) {
+        if (is_match(h, bytes) && peer.is_next(h)) {
             (void)peer.accept_next(h, frame.path, now);
             delivered.push_back(h.sequence);
             deliver_early();

@@ -166,6 +166,96 @@ void the_short_way_keeps_to_the_window(void ** /*state*/)
     assert_int_equal(pair.a.express(bytes, now).size(), 1);
 }
 
+/// a has a message of b's that acknowledges one of its own, and has not noted that yet.
+struct PutOff : Pair {
+    static constexpr std::uint64_t bytes = 8;
+    PutOff() : Pair(false, 1)
+    {
+        a.take_all(b.express(bytes, now), now); // the first of all goes the long way
+        b.take_all(a.express(bytes, now), now);
+        now += 20_us; // later than an acknowledgement is left out
+        const std::vector<Frame> answer = b.express(bytes, now);
+        now += 20_us;
+        a.take_all(answer, now);
+    }
+    [[nodiscard]] const Path &path() const { return a.peer.paths()[0]; }
+    Time now = Time{} + 1_ms;
+};
+
+/// Who waits for a message has it first.
+void what_a_short_message_acknowledges_is_noted_later(void ** /*state*/)
+{
+    PutOff one;
+    assert_int_equal(one.a.delivered.size(), 2);
+    assert_int_equal(one.path().in_flight, PutOff::bytes);
+    assert_false(one.a.peer.drained());
+    assert_true(one.a.peer.calm());
+    assert_true(one.a.peer.next_deadline() == one.now + 1_us);
+    assert_true(one.a.peer.answer_deadline() == one.now + 1_us);
+    // The answer to it does not wait for that.
+    assert_int_equal(one.a.express(PutOff::bytes, one.now).size(), 1);
+    one.now += 1_us;
+    (void)one.a.pump(one.now);
+    assert_int_equal(one.path().in_flight, PutOff::bytes);
+    assert_int_equal(one.a.done.size(), 1);
+    assert_true(one.path().rtt.smoothed() >= 19_us);
+    assert_true(one.path().rtt.smoothed() <= 21_us);
+}
+
+/// Who computed in the meantime measures no longer round trip, and takes nothing for lost.
+void it_is_noted_as_of_when_it_came(void ** /*state*/)
+{
+    PutOff one;
+    const Time expires = one.a.boxes.front().vfrag.ack_deadline();
+    assert_true(expires > one.now + 100_us);
+    const std::vector<Frame> frames = one.a.pump(expires);
+    assert_int_equal(one.a.done.size(), 1);
+    assert_int_equal(one.a.peer.counters().declared_lost, 0);
+    for (const Frame &frame : frames) {
+        assert_true(frame.what == Transmit::What::ack); // what a owes for the answer
+    }
+    assert_true(one.path().rtt.smoothed() <= 21_us);
+}
+
+/// Whatever happens next finds it noted.
+void whatever_else_happens_notes_it_first(void ** /*state*/)
+{
+    PutOff dead;
+    dead.a.peer.declare_dead();
+    (void)dead.a.pump(dead.now);
+    assert_int_equal(dead.a.done.size(), 1);
+    assert_int_equal(dead.a.failed.size(), 0);
+
+    PutOff broken;
+    broken.a.peer.path_replaced(0, broken.now);
+    (void)broken.a.pump(broken.now);
+    assert_int_equal(broken.a.done.size(), 1);
+    assert_int_equal(broken.a.peer.counters().declared_lost, 0);
+
+    PutOff more;
+    (void)more.a.submit(true, PutOff::bytes, PutOff::bytes, more.now);
+    assert_int_equal(more.path().in_flight, 0);
+
+    // What waits to be sent may wait for it: that one is noted at once.
+    PutOff waits;
+    const auto there = waits.a.express(PutOff::bytes, waits.now);
+    assert_int_equal(there.size(), 1);
+    waits.b.take_all(there, waits.now);
+    waits.now += 20_us;
+    const auto back = waits.b.express(PutOff::bytes, waits.now);
+    (void)waits.a.submit(true, PutOff::bytes, PutOff::bytes, waits.now);
+    assert_int_equal(waits.path().in_flight, PutOff::bytes);
+    waits.a.take_all(back, waits.now);
+    assert_int_equal(waits.path().in_flight, 0);
+
+    // So are those of a path that is as quick as memory.
+    Two quick;
+    quick.b.take_all(quick.a.express(PutOff::bytes, quick.now), quick.now);
+    quick.now += 20_us;
+    quick.a.take_all(quick.b.express(PutOff::bytes, quick.now), quick.now);
+    assert_true(quick.a.peer.drained());
+}
+
 } // namespace
 
 int main()
@@ -174,6 +264,9 @@ int main()
         cmocka_unit_test(a_run_is_as_many_single_ones),
         cmocka_unit_test(with_several_paths_each_is_chosen_by_itself),
         cmocka_unit_test(the_short_way_keeps_to_the_window),
+        cmocka_unit_test(what_a_short_message_acknowledges_is_noted_later),
+        cmocka_unit_test(it_is_noted_as_of_when_it_came),
+        cmocka_unit_test(whatever_else_happens_notes_it_first),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
