@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""The demonstration's reading of HPCC's output: right only when every check is."""
+"""What the demonstration asks mpirun for, and its reading of HPCC's output: right only when every check is."""
 
+import contextlib
+import io
 import os
 import re
 import sys
+import types
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -12,7 +15,9 @@ sys.path.insert(0, os.path.join(TOP, "test", "lib"))
 sys.path.insert(0, os.path.join(TOP, "contrib", "demonstration"))
 
 import counts  # noqa: E402
+import demo  # noqa: E402
 import hpcc  # noqa: E402
+import screen  # noqa: E402
 from fttap import check, main  # noqa: E402
 
 with open(os.path.join(HERE, "hpccoutf.txt"), encoding="utf-8") as source:
@@ -61,6 +66,36 @@ def statistics_are_added_up():
     check(tally.not_struck() != [], "nothing injected, and nobody minds")
 
 
+class Told(demo.Demo):
+    """The first act, of which is noted what it would run."""
+
+    def __init__(self, words, virtual):
+        sys.argv = ["demo", *words]
+        self.asked, self.screen = demo.options(), screen.Screen()
+        self.place = types.SimpleNamespace(virtual=virtual)
+        self.btl = {}
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.first_act()
+
+    def find_place(self):
+        """It is known."""
+
+    def act(self, name, title, parameters, deadline, cut_in):
+        self.btl[name] = parameters["btl"]
+
+    def conclude(self):
+        return 0
+
+
+def one_option_puts_it_on_datagrams():
+    """--dgram puts dr's fragments in datagrams, with another path where there are no two rails, and leaves ob1 alone"""
+    for words, virtual, dr in (([], True, "fault,tcp,self"), (["--dgram"], True, "fault,dgram,self"),
+                               (["--dgram", "--loopback"], False, "fault,dgram,tcp,self")):
+        btl = Told(words, virtual).btl
+        check(btl["dr"] == dr, f"{words}: {btl}")
+        check(all("dgram" not in value for name, value in btl.items() if name != "dr"), f"{words}: {btl}")
+
+
 if __name__ == "__main__":
     main([
         good_output_passes,
@@ -78,4 +113,5 @@ if __name__ == "__main__":
         spoiled(r"^Success=1", "Success=0", "HPCC as a whole"),
         cut_off_output_fails,
         statistics_are_added_up,
+        one_option_puts_it_on_datagrams,
     ])
