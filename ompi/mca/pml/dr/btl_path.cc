@@ -58,7 +58,7 @@ void take_turns() noexcept
 
 void note_lost_connection(BtlPath &path) noexcept
 {
-    path.note(Fault::connection);
+    path.note_lost_connection();
     peers().mark_busy(*path.peer);
 }
 

@@ -36,8 +36,9 @@ struct Descriptor : Hook<DescriptorTag> {
 /// What is known to be wrong with a path.
 enum class Fault : std::uint8_t {
     none,
-    connection, ///< btl/tcp lost its connection, and can be made to make a new one
-    final,      ///< its BTL reported an error
+    not_connected, ///< btl/tcp's first attempt to connect came to nothing, and it can make another
+    connection,    ///< btl/tcp lost its connection, and can be made to make a new one
+    final,         ///< its BTL reported an error
 };
 
 /// Guarded by the peer's lock; `fault`, `unsent` and `connections` are atomic, `seen_socket` is the
@@ -83,10 +84,21 @@ struct BtlPath {
                                                             __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         }
     }
+    /// btl/tcp has no connection any more, or has got none. Which it is has to be told at once: who
+    /// handles it may find that there is one meanwhile.
+    void note_lost_connection() noexcept
+    {
+        note(__atomic_load_n(&connections, __ATOMIC_ACQUIRE) == 0 ? Fault::not_connected
+                                                                  : Fault::connection);
+    }
     /// A send failed.
     void note_error() noexcept
     {
-        note(tcp != nullptr && !tcp->connected() ? Fault::connection : Fault::final);
+        if (tcp != nullptr && !tcp->connected()) {
+            note_lost_connection();
+        } else {
+            note(Fault::final);
+        }
     }
 };
 

@@ -347,7 +347,8 @@ bool PeerState::renew(BtlPath &path, base::Time present) noexcept
         path.broken_since = base::Time::never();
         path.renewals = 0;
     }
-    const bool broke = path.known_fault() == Fault::connection;
+    Fault known = path.known_fault();
+    const bool broke = known == Fault::not_connected || known == Fault::connection;
     if (broke && parameters().reconnect == base::Duration::zero() && !engine.drained()) {
         return false;
     }
@@ -366,15 +367,14 @@ bool PeerState::renew(BtlPath &path, base::Time present) noexcept
     constexpr std::uint8_t most_doublings = 6;
     path.renew_at = present + base::Duration::from_ms(std::int64_t{10} << path.renewals);
     path.renewals = std::min<std::uint8_t>(path.renewals + 1, most_doublings);
-    Fault known = Fault::connection;
     if (!__atomic_compare_exchange_n(&path.fault, &known, Fault::none, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
-        return false;
+        return known != Fault::final;
     }
     if (engine.drained()) {
         return true;
     }
-    if (path.connections_met == 0) {
+    if (known == Fault::not_connected) {
         // Two that connect to each other at once: btl/tcp of the lower rank turns the other's
         // connection down, which sees that before it has accepted the one that is to take its
         // place.
