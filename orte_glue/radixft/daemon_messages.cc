@@ -247,10 +247,11 @@ void Daemon::connected(NodeId id) noexcept
         // What was to go out on the other connection waits for the next message on this one.
         transmit(id, opening_tag, Bytes(1));
     }
-    greet_rail(id, replaced);
     if (awaited_.erase(id) != 0) {
         send_held(id);
     }
+    // Behind it: what this says is not repeated, and there may be no room among what is held.
+    greet_rail(id, replaced);
 }
 
 /// `bytes` with the tag under `key` behind them.
