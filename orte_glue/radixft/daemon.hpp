@@ -278,6 +278,7 @@ class Daemon {
     bool changes_rail(NodeId id);
     void forget_rail(NodeId id);
     void nudge_all();
+    void nudge(NodeId id);
     void greet_rail(NodeId id, bool replaced);
     void ask_to_let_go(NodeId id);
     bool on_let_go(std::span<const std::byte> body);

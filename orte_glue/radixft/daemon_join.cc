@@ -332,6 +332,8 @@ bool Daemon::on_address(NodeId from, std::span<const std::byte> body)
     remember_contact(id, is_now);
     if (fresh && from != id) {
         await_newcomer(id);
+    } else if (from != id) {
+        nudge(id); // is repeated until it is a member; until then there may be nothing else to say
     }
     return true;
 }

@@ -119,6 +119,11 @@ void Daemon::watch_rails()
             ask_to_let_go(id);
         }
     }
+    // Who joins is in no tree along which it could be asked to let go, and so has to notice by
+    // itself. The members' part is in on_address().
+    if (!is_member()) {
+        nudge_all();
+    }
 }
 
 /// Asks at each of a daemon's addresses whether it is to be had there.
@@ -241,12 +246,17 @@ void Daemon::nudge_all()
         self.nudge_due_ = false;
         self.nudged_at_ = monotonic_now();
         for (const NodeId id : self.connected_) {
-            if (self.started_ && self.reachable(id) && !self.held_.waits_for(id) &&
-                !self.moving_.contains(id)) {
-                transmit(id, opening_tag, Bytes(1));
-            }
+            self.nudge(id);
         }
     });
+}
+
+void Daemon::nudge(NodeId id)
+{
+    if (started_ && has_rails() && connected_.contains(id) && reachable(id) &&
+        !held_.waits_for(id) && !moving_.contains(id)) {
+        transmit(id, opening_tag, Bytes(1));
+    }
 }
 
 /// A neighbour in the tree has found out by itself that nothing gets through. Another one has

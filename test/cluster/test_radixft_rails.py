@@ -20,7 +20,7 @@ from fttap import check, main  # noqa: E402
 from vcluster import client  # noqa: E402
 from test_radixft import DEADLINE, DEFAULT, RANKS  # noqa: E402
 from test_radixft_cuts import Logged, cut_out, nobody_left_the_view  # noqa: E402
-from test_radixft_join import select_on  # noqa: E402
+from test_radixft_join import job_on, select_on  # noqa: E402
 
 HOSTS = 4
 FIRST, SECOND = "m", "0"
@@ -123,6 +123,26 @@ def while_ranks_print():
         check(sorted(run.out) == sorted(expected), f"{len(run.out)} bytes came out of {len(expected)}")
 
 
+def dies(job, host, others, moved):
+    """It loses the first network, and its daemon is killed before anybody can have noticed that, or when all have."""
+    drop(job, [host], FIRST)
+    if moved:
+        await_moves(job, {tuple(sorted((int(host[1:]), other))) for other in others}, SECOND)
+    job.kill("^mpirun" if host == "n0" else "^orted", host)
+
+
+def daemon_and_mpirun_die(daemon_moved, mpirun_moved):
+    def act(job):
+        dies(job, "n1", (0, 2, 3), daemon_moved)
+        with select_on(job.run) as ended:
+            while len(re.findall(r"\[daemon [023]\] \S+ installed view 1", job.run.err)) < HOSTS - 1:
+                check(time.monotonic() < job.end and not ended(), "there is no view without daemon 1")
+        dies(job, "n0", (2, 3), mpirun_moved)
+        dead = job.verdict_without_mpirun()
+        check(dead == {0, 1, 4, 5}, f"the survivors know of {dead}")
+    return act
+
+
 def both_networks(job):
     """With no other network the host goes as ever."""
     drop(job, ["n3"], FIRST)
@@ -131,12 +151,31 @@ def both_networks(job):
     check(not views[3], "the evicted one has a view of its own")
 
 
+def while_a_host_joins():
+    """A member's first network falls silent while a host joins, which is in no tree yet: it joins"""
+    with ftcluster.Cluster(HOSTS) as cluster:
+        plan = client.Cluster(cluster.state).plan
+        with job_on(cluster, *PATIENT, "--mca", "oob_tcp_if_include", ",".join(map(plan.subnet, (FIRST, SECOND)))) as it:
+            it.command(b"l")
+            it.says("daemon 3 on n3 is to join")
+            cluster.ask("cut", host="n1", rail=FIRST, how="drop", direction="both", peer=None)
+            it.hears("joined", "the host did not join")
+            it.finishes()
+            check(cluster.struck("drop", "n1", FIRST) > 0, "the cut struck nothing")
+
+
+# The longest ones first: the others fit in beside them.
 TESTS = [
+    story("Both networks of a host fall silent: it is evicted", 2, both_networks),
+    story("A daemon is killed when it has gone on over the second network, mpirun when its first has just fallen silent", 4,
+          daemon_and_mpirun_die(True, False)),
     story("A switch falls silent: all daemons go on over the other one", 1, falls_silent("n0", "n1", "n2", "n3")),
     story("mpirun's first network falls silent, comes back, and then the other one does", 1, there_and_back),
     story("A network falls silent while the ranks end: all of it arrives, and the job ends", 1, while_ranks_end),
-    while_ranks_print,
-    story("Both networks of a host fall silent: it is evicted", 2, both_networks, mca=DEFAULT)]
+    story("A daemon is killed when its first network has just fallen silent, mpirun when it has gone on over the second", 4,
+          daemon_and_mpirun_die(False, True)),
+    while_a_host_joins,
+    while_ranks_print]
 
 # An inner daemon, with the defaults: nothing runs beside this one.
 ALONE = [story("An inner daemon's first network falls silent: it is on the second one before it is evicted", 1, falls_silent("n1"),
