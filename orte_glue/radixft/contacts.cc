@@ -6,6 +6,8 @@
 // each time: there the runtime replaces the address of a daemon that it has started again.
 #include "orte_glue/radixft/daemon.hpp"
 
+#include "orte_glue/radixft/probe.hpp"
+
 #include <map>
 
 namespace ft::radixft {
@@ -37,6 +39,11 @@ std::string contact(NodeId id)
         known.emplace(id, text);
     }
     return text;
+}
+
+std::vector<sockaddr_storage> addresses_of(NodeId id)
+{
+    return elsewhere(addresses_in(contact(id)), addresses_in(contact(ORTE_PROC_MY_NAME->vpid)));
 }
 
 void remember_contact(NodeId id, const std::string &uri)

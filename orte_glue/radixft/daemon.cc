@@ -579,7 +579,7 @@ void Daemon::check_mpirun(base::Time now)
         return;
     }
     looked_for_mpirun_at_ = now;
-    knock(contact(0), mpirun_patience, [](Knock answer) {
+    knock(addresses_of(0), mpirun_patience, [](Knock answer) {
         Daemon &self = get();
         if (answer != Knock::accepted && self.started_ && !self.begun()) {
             self.peer_left(0);

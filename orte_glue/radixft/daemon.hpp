@@ -449,6 +449,8 @@ orte_proc_t *daemon_object(NodeId id);
 
 /// The contact string of a daemon; empty if the runtime has none, because it has not called yet.
 std::string contact(NodeId id);
+/// Where it can be asked for a connection: this host's own are not among them.
+std::vector<sockaddr_storage> addresses_of(NodeId id);
 /// Has the runtime remember another one.
 void remember_contact(NodeId id, const std::string &uri);
 

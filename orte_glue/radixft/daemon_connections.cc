@@ -59,7 +59,7 @@ void Daemon::knock_at(NodeId id)
         return;
     }
     story(2, "lost the connection to daemon %u, knocks at its port", id);
-    knock(contact(id), knock_patience, [id](Knock answer) {
+    knock(addresses_of(id), knock_patience, [id](Knock answer) {
         Daemon &self = get();
         const std::vector<Held::Message> held = self.held_.end(id);
         if (!self.started_) {

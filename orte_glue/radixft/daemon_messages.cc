@@ -171,7 +171,7 @@ void Daemon::await_connection(NodeId from, base::Duration patience)
     awaited_.insert(from);
     story(2, "waits for daemon %u to open a connection", from);
     // Who is dead will not; that is to be known at once.
-    knock(contact(from), opening_patience, [from](Knock answer) {
+    knock(addresses_of(from), opening_patience, [from](Knock answer) {
         Daemon &self = get();
         if (answer == Knock::refused && self.awaited_.erase(from) != 0) {
             self.held_.end(from);
@@ -197,7 +197,7 @@ void Daemon::open_connections_of_newcomer(std::span<const NodeId> members)
             continue;
         }
         // The runtime would print a page about one that has just died.
-        knock(contact(id), opening_patience, [id](Knock answer) {
+        knock(addresses_of(id), opening_patience, [id](Knock answer) {
             Daemon &self = get();
             const std::vector<Held::Message> held = self.held_.end(id);
             if (!self.started_) {

@@ -6,8 +6,6 @@
 #include "orte_glue/radixft/oob_tcp.hpp"
 #include "orte_glue/radixft/probe.hpp"
 
-#include <algorithm>
-
 namespace ft::radixft {
 
 using namespace base::literals;
@@ -131,13 +129,7 @@ void Daemon::examine(NodeId id, bool broken)
 {
     const auto peer = OobPeer::find(id);
     const auto before = peer ? peer->progress() : std::nullopt;
-    std::vector<sockaddr_storage> addresses = addresses_in(contact(id));
-    // A network of each host for itself, as containers have, has the same address everywhere: what
-    // answers there is on this host.
-    std::erase_if(addresses, [this](const sockaddr_storage &address) {
-        return std::any_of(own_addresses_.begin(), own_addresses_.end(),
-                           [&](const sockaddr_storage &own) { return same_host(own, address); });
-    });
+    const std::vector<sockaddr_storage> addresses = addresses_of(id);
     if (!before || addresses.size() < 2 || !examined_.insert(id).second) {
         return;
     }

@@ -183,7 +183,7 @@ void Daemon::look_for(NodeId id)
     if (it == leaving_.end() || std::exchange(it->second.sought, true)) {
         return;
     }
-    knock(contact(id), leaver_patience, [id](Knock answer) {
+    knock(addresses_of(id), leaver_patience, [id](Knock answer) {
         Daemon &self = get();
         const auto leaver = self.leaving_.find(id);
         if (!self.started_ || leaver == self.leaving_.end()) {

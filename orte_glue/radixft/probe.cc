@@ -1,5 +1,7 @@
 #include "orte_glue/radixft/probe.hpp"
 
+#include <algorithm>
+
 #include <fcntl.h>
 
 namespace ft::radixft {
@@ -179,16 +181,27 @@ bool same_host(const sockaddr_storage &a, const sockaddr_storage &b)
                               &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr);
 }
 
-void knock(const std::string &uri, base::Duration patience, std::function<void(Knock)> done)
+std::vector<sockaddr_storage> elsewhere(std::vector<sockaddr_storage> addresses,
+                                        std::span<const sockaddr_storage> own)
 {
-    start(addresses_in(uri), patience, true,
-          [done = std::move(done)](const std::vector<Knock> &answers) {
-              Knock sum = Knock::silent;
-              for (const Knock answer : answers) {
-                  sum = std::min(sum, answer);
-              }
-              done(sum);
-          });
+    std::erase_if(addresses, [own](const sockaddr_storage &address) {
+        return std::any_of(own.begin(), own.end(), [&address](const sockaddr_storage &here) {
+            return same_host(here, address);
+        });
+    });
+    return addresses;
+}
+
+void knock(const std::vector<sockaddr_storage> &addresses, base::Duration patience,
+           std::function<void(Knock)> done)
+{
+    start(addresses, patience, true, [done = std::move(done)](const std::vector<Knock> &answers) {
+        Knock sum = Knock::silent;
+        for (const Knock answer : answers) {
+            sum = std::min(sum, answer);
+        }
+        done(sum);
+    });
 }
 
 void knock_at_each(const std::vector<sockaddr_storage> &addresses, base::Duration patience,

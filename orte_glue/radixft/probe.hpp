@@ -14,23 +14,32 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace ft::radixft {
 
-/// Knocks at all addresses of the contact string `uri` ("jobid.vpid;tcp://a,b:port;...") and calls
-/// `done` once, from the event base: accepted as soon as one accepts; refused when one refused and
-/// none accepted; silent when all stay silent for `patience`, cannot be reached, or there are none.
-void knock(const std::string &uri, base::Duration patience, std::function<void(Knock)> done);
+/// Knocks at all these addresses of one host and calls `done` once, from the event base: accepted
+/// as soon as one accepts; refused when one refused and none accepted; silent when all stay silent
+/// for `patience`, cannot be reached, or there are none.
+void knock(const std::vector<sockaddr_storage> &addresses, base::Duration patience,
+           std::function<void(Knock)> done);
 
 /// Knocks at each of these addresses on its own and calls `done` once, from the event base, with
 /// the answers in the same order: when all are there, or for the rest silence after `patience`.
 void knock_at_each(const std::vector<sockaddr_storage> &addresses, base::Duration patience,
                    std::function<void(std::vector<Knock>)> done);
 
-/// The addresses and ports in a contact string; unknown transports are left out.
+/// The addresses and ports in a contact string ("jobid.vpid;tcp://a,b:port;..."); unknown
+/// transports are left out.
 std::vector<sockaddr_storage> addresses_in(const std::string &uri);
+
+/// Those addresses of another host that are not this one's too. A network of each host for itself,
+/// as containers have, has the same address everywhere: what refuses there is this host, which
+/// proves nothing of the other.
+std::vector<sockaddr_storage> elsewhere(std::vector<sockaddr_storage> addresses,
+                                        std::span<const sockaddr_storage> own);
 
 /// Whether two addresses are the same but for the port.
 bool same_host(const sockaddr_storage &a, const sockaddr_storage &b);

@@ -19,7 +19,7 @@ import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
 from vcluster import client  # noqa: E402
 from test_radixft import DEADLINE, DEFAULT, RANKS  # noqa: E402
-from test_radixft_cuts import Logged, cut_out, nobody_left_the_view  # noqa: E402
+from test_radixft_cuts import INSTALLED, Logged, cut_out, nobody_left_the_view  # noqa: E402
 from test_radixft_join import job_on, select_on  # noqa: E402
 
 HOSTS = 4
@@ -151,6 +151,26 @@ def both_networks(job):
     check(not views[3], "the evicted one has a view of its own")
 
 
+def the_same_address_everywhere():
+    """Each host has a network for itself, with the same address: that it refuses there itself proves no other's death"""
+    with ftcluster.Cluster(HOSTS) as cluster:
+        plan = client.Cluster(cluster.state).plan
+        for host in range(HOSTS):
+            for words in ("link add own0 type bridge", "address add 172.31.255.1/24 dev own0", "link set own0 up"):
+                cluster.tool("run", f"n{host}", "--", "ip", *words.split())
+        networks = f"{plan.subnet(FIRST)},172.31.255.0/24"
+        with Logged(cluster, 1, [*PATIENT, "--mca", "oob_tcp_if_include", networks], ("--nap",)) as job:
+            job.ready()
+            drop(job, ["n1"], FIRST)
+            # Its connection to mpirun ends at mpirun's end: that knocks, and hears nothing.
+            ended = cluster.tool("run", "n0", "--", "ss", "-HKtn", "dst", plan.address("n1", FIRST))
+            check("ESTAB" in ended, f"no connection was ended: {ended}")
+            job.until("mpirun does not doubt daemon 1", (0, " suspicion "), (0, INSTALLED))
+            cluster.tool("heal", "n1", FIRST)
+            nobody_left_the_view(job)
+            job.nothing_left()
+
+
 def while_a_host_joins():
     """A member's first network falls silent while a host joins, which is in no tree yet: it joins"""
     with ftcluster.Cluster(HOSTS) as cluster:
@@ -174,6 +194,7 @@ TESTS = [
     story("A network falls silent while the ranks end: all of it arrives, and the job ends", 1, while_ranks_end),
     story("A daemon is killed when its first network has just fallen silent, mpirun when it has gone on over the second", 4,
           daemon_and_mpirun_die(False, True)),
+    the_same_address_everywhere,
     while_a_host_joins,
     while_ranks_print]
 
