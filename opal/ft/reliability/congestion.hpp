@@ -56,7 +56,7 @@ class Congestion {
     /// A round trip by so much shorter than the smoothed one says that the longer ones were no
     /// network's: a process stood still for seconds. To wait until it is forgotten would take
     /// longer than that, since few fragments a second measure few round trips a second.
-    static constexpr std::int64_t far_shorter = 8;
+    static constexpr std::int64_t far_shorter = 64;
 
     /// \param in_flight payload bytes in flight; one fragment may always be
     [[nodiscard]] bool allows(std::uint64_t in_flight, std::uint64_t bytes) const noexcept

@@ -1,6 +1,7 @@
 #include "opal/ft/reliability/peer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "opal/ft/base/assert.hpp"
 #include "opal/ft/base/crc32c.hpp"
@@ -69,13 +70,12 @@ void Peer::path_revived(PathId path, base::Time now)
 void Peer::note_put_off()
 {
     FragHeader h;
-    h.flags = put_off_.flags;
-    h.cumulative = put_off_.cumulative;
-    h.echo_timestamp = put_off_.echo_timestamp;
-    h.echo_path = put_off_.echo_path;
-    h.echo_delay_us = put_off_.echo_delay_us;
-    const base::Time came = put_off_.at;
-    put_off_.at = base::Time::never();
+    h.flags = put_off_->flags;
+    h.cumulative = put_off_->cumulative;
+    h.echo_timestamp = put_off_->echo_timestamp;
+    h.echo_path = put_off_->echo_path;
+    h.echo_delay_us = put_off_->echo_delay_us;
+    const base::Time came = std::exchange(put_off_->at, base::Time::never());
     sender_.on_ack(h, nullptr, came);
 }
 

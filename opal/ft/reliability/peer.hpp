@@ -17,6 +17,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -312,7 +314,7 @@ class Peer {
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
     {
         return paths_.allocated_bytes() + sender_.allocated_bytes() + receiver_.allocated_bytes() +
-               replies_.capacity() * sizeof(Reply);
+               replies_.capacity() * sizeof(Reply) + (put_off_ == nullptr ? 0 : sizeof(PutOff));
     }
     [[nodiscard]] const Counters &counters() const noexcept { return counters_; }
     [[nodiscard]] Counters &counters() noexcept { return counters_; }
@@ -344,7 +346,7 @@ class Peer {
     static constexpr auto put_off_for = base::Duration::from_us(1);
     [[nodiscard]] base::Time put_off_until() const noexcept
     {
-        return put_off_.at.is_never() ? put_off_.at : put_off_.at + put_off_for;
+        return something_put_off() ? put_off_->at + put_off_for : base::Time::never();
     }
     /// \return false when it has to be noted at once
     [[nodiscard]] bool put_off(const FragHeader &h, PathId arrival, base::Time now)
@@ -353,12 +355,22 @@ class Peer {
         if (arrival == no_path || paths_[arrival].congestion == nullptr || !sender_.calm()) {
             return false;
         }
-        put_off_ = {now, h.cumulative, h.echo_timestamp, h.echo_delay_us, h.echo_path, h.flags};
+        if (put_off_ == nullptr) [[unlikely]] {
+            put_off_.reset(new (std::nothrow) PutOff);
+            if (put_off_ == nullptr) {
+                return false;
+            }
+        }
+        *put_off_ = {now, h.cumulative, h.echo_timestamp, h.echo_delay_us, h.echo_path, h.flags};
         return true;
+    }
+    [[nodiscard]] bool something_put_off() const noexcept
+    {
+        return put_off_ != nullptr && !put_off_->at.is_never();
     }
     void catch_up()
     {
-        if (!put_off_.at.is_never()) [[unlikely]] {
+        if (something_put_off()) [[unlikely]] {
             note_put_off();
         }
     }
@@ -430,7 +442,7 @@ class Peer {
     Sender sender_;
     Receiver receiver_;
     std::vector<Reply> replies_;
-    PutOff put_off_;
+    std::unique_ptr<PutOff> put_off_; ///< made for who needs it: most peers are idle
     Context context_;                 ///< of the newest fragment that went out in the brief form
     std::uint32_t context_stamp_ = 0; ///< its timestamp
     std::uint32_t events_told_ = 0;
