@@ -13,6 +13,7 @@
 #include <array>
 #include <chrono>
 #include <cstdarg>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -22,6 +23,9 @@ using ft::btl::local_interfaces;
 using ft::test::in_receive_memory;
 using ft::test::note_receive_memory;
 using ft::test::receive_memory;
+
+/// How often each socket was looked at for one datagram.
+static std::map<int, unsigned> looks_at;
 
 // In place of the C library's own.
 
@@ -37,6 +41,7 @@ extern "C" long syscall(long number, ...) noexcept
     }
     va_end(list);
     if (number == SYS_recvfrom) {
+        ++looks_at[static_cast<int>(words[0])];
         note_receive_memory(reinterpret_cast<void *>(words[1]), static_cast<std::size_t>(words[2]));
     }
     return real(number, words[0], words[1], words[2], words[3], words[4], words[5]);
@@ -168,6 +173,89 @@ void many_of_one_size_are_cut_apart_and_put_together(void **)
     assert_true(passes(sizes, settings_with(false)));
 }
 
+/// One that receives, and others that send to it, one datagram at a time.
+struct Gathering {
+    Gathering()
+    {
+        std::string why;
+        const UdpSettings settings = settings_with(true);
+        here = open_udp(loopback(), settings, why);
+        for (Peer &peer : peers) {
+            peer.transport = open_udp(loopback(), settings, why);
+            peer.channel = peer.transport->connect(here->address(), why);
+        }
+    }
+    /// The next datagram. \return whether it came, and it alone
+    bool from(std::size_t peer, bool waits = true)
+    {
+        sent.push_back(content(sent.size(), 8));
+        Outgoing one;
+        one.pieces[0] = {sent.back().data(), 8};
+        std::size_t taken = 0;
+        const bool went = peers.at(peer).channel->send({&one, 1}, taken) == SendResult::ok;
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (waits && kept.datagrams.size() < sent.size() &&
+               std::chrono::steady_clock::now() < end) {
+            static_cast<void>(here->receive(kept));
+            static_cast<void>(here->receive(kept)); // and an idle look
+        }
+        return went && (!waits || kept.datagrams == sent);
+    }
+    /// Sockets that were looked at meanwhile.
+    template <class Do>
+    std::size_t sockets(Do what)
+    {
+        looks_at.clear();
+        what();
+        return looks_at.size();
+    }
+    struct Peer {
+        std::unique_ptr<Transport> transport;
+        std::unique_ptr<Channel> channel;
+    };
+    std::unique_ptr<Transport> here;
+    std::array<Peer, 2> peers;
+    std::vector<std::vector<std::byte>> sent;
+    Kept kept{sent};
+};
+
+constexpr unsigned until_near = 17 * 10;
+
+/// A peer that sends all that comes has a socket of its own, and others come by theirs.
+void one_peer_alone_comes_by_its_own_socket(void **)
+{
+    Gathering g;
+    bool right = true;
+    assert_int_equal(g.sockets([&] { right = right && g.from(0); }), 1);
+    for (unsigned i = 0; i < until_near; ++i) {
+        right = right && g.from(0);
+    }
+    assert_int_equal(g.sockets([&] {
+        for (unsigned i = 0; i < 8; ++i) {
+            right = right && g.from(0);
+        }
+    }),
+                     2);
+    // Somebody else is heard, and what the first sent before that is not lost.
+    right = right && g.from(0, false) && g.from(1);
+    assert_int_equal(g.kept.datagrams.size(), g.sent.size());
+    assert_int_equal(g.sockets([&] { right = right && g.from(0) && g.from(1); }), 1);
+    assert_true(right);
+}
+
+void peers_who_take_turns_share_one_socket(void **)
+{
+    Gathering g;
+    bool right = true;
+    assert_int_equal(g.sockets([&] {
+        for (unsigned i = 0; i < 2 * until_near; ++i) {
+            right = right && g.from(i % 2);
+        }
+    }),
+                     1);
+    assert_true(right);
+}
+
 void many_go_in_few_calls(void **)
 {
     std::string why;
@@ -287,6 +375,8 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(datagrams_of_all_sizes_come_as_they_went),
         cmocka_unit_test(many_of_one_size_are_cut_apart_and_put_together),
+        cmocka_unit_test(one_peer_alone_comes_by_its_own_socket),
+        cmocka_unit_test(peers_who_take_turns_share_one_socket),
         cmocka_unit_test(many_go_in_few_calls),
         cmocka_unit_test(a_closed_peer_is_loss_and_not_an_error),
         cmocka_unit_test(what_is_too_large_is_told),

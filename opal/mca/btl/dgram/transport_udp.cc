@@ -10,8 +10,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "opal/mca/btl/dgram/udp_socket.hpp"
 
 namespace ft::dgram {
 
@@ -24,85 +27,12 @@ constexpr std::size_t received_at_once = 8;
 constexpr int rounds_at_once = 4;
 constexpr std::size_t room_bytes = 65536;
 
-/// Where a socket is or leads: an address of IP and a port. Published as 16 and 2 bytes.
-struct Place {
-    static constexpr std::size_t bytes = sizeof(btl::IpAddress::bytes) + 2;
-    btl::IpAddress address;
-    in_port_t port = 0; ///< network byte order
-
-    [[nodiscard]] int family() const noexcept { return address.is_v4() ? AF_INET : AF_INET6; }
-    /// \return the length of what was written to `out`
-    socklen_t to(sockaddr_storage &out) const noexcept
-    {
-        out = sockaddr_storage{};
-        if (address.is_v4()) {
-            sockaddr_in in{};
-            in.sin_family = AF_INET;
-            in.sin_port = port;
-            std::memcpy(&in.sin_addr, address.bytes.data() + btl::IpAddress::v4_prefix / 8,
-                        sizeof in.sin_addr);
-            std::memcpy(&out, &in, sizeof in);
-            return sizeof in;
-        }
-        sockaddr_in6 in{};
-        in.sin6_family = AF_INET6;
-        in.sin6_port = port;
-        std::memcpy(&in.sin6_addr, address.bytes.data(), sizeof in.sin6_addr);
-        std::memcpy(&out, &in, sizeof in);
-        return sizeof in;
-    }
-};
-
-class Socket {
-  public:
-    Socket() = default;
-    Socket(const Socket &) = delete;
-    Socket &operator=(const Socket &) = delete;
-    ~Socket()
-    {
-        if (fd_ >= 0) {
-            close(fd_);
-        }
-    }
-    [[nodiscard]] bool open(int family) noexcept
-    {
-        fd_ = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        return fd_ >= 0;
-    }
-    [[nodiscard]] int fd() const noexcept { return fd_; }
-    [[nodiscard]] bool bind_to(const Place &place) const noexcept
-    {
-        sockaddr_storage name{};
-        const socklen_t length = place.to(name);
-        return bind(fd_, reinterpret_cast<sockaddr *>(&name), length) == 0;
-    }
-
-    void set(int level, int option, int value) const noexcept
-    {
-        static_cast<void>(setsockopt(fd_, level, option, &value, sizeof value));
-    }
-    /// As large as asked if the process may, else as large as everybody may. \return what it is
-    [[nodiscard]] std::size_t buffer(int forced, int plain, std::uint32_t bytes) const noexcept
-    {
-        const int wanted = static_cast<int>(std::min<std::uint32_t>(bytes, 1U << 30U));
-        if (setsockopt(fd_, SOL_SOCKET, forced, &wanted, sizeof wanted) != 0) {
-            set(SOL_SOCKET, plain, wanted);
-        }
-        int is = 0;
-        socklen_t length = sizeof is;
-        static_cast<void>(getsockopt(fd_, SOL_SOCKET, plain, &is, &length));
-        return static_cast<std::size_t>(is / 2); // the kernel doubles it for its own overhead
-    }
-
-  private:
-    int fd_ = -1;
-};
-
-/// As recv and send, but no points at which a thread ends that is cancelled: it would leave the
+/// As recvfrom and send, but no points at which a thread ends that is cancelled: it would leave the
 /// module's lock behind, and to see to it takes libc as many instructions as all else of a look.
-ssize_t receive_plainly(int fd, void *room, std::size_t bytes, int flags) noexcept
+ssize_t receive_plainly(int fd, void *room, std::size_t bytes, int flags, sockaddr_storage *from,
+                        socklen_t *length) noexcept
 {
-    return syscall(SYS_recvfrom, fd, room, bytes, flags, nullptr, nullptr);
+    return syscall(SYS_recvfrom, fd, room, bytes, flags, from, length);
 }
 ssize_t send_plainly(int fd, const void *datagram, std::size_t bytes, int flags) noexcept
 {
@@ -169,7 +99,7 @@ class UdpChannel final : public Channel {
         }
         sockaddr_storage to{};
         const socklen_t length = peer.to(to);
-        if (::connect(socket_.fd(), reinterpret_cast<const sockaddr *>(&to), length) != 0) {
+        if (!socket_.connect_to(to, length)) {
             why = said("connect", errno);
             return false;
         }
@@ -351,21 +281,18 @@ class UdpTransport final : public Transport {
             largest_ = std::min<std::size_t>(settings.largest, most_datagram_bytes);
         }
         const Place here{local_, 0};
-        if (!socket_.open(here.family())) {
+        const Socket &socket = common_.socket;
+        if (!common_.socket.open(here.family())) {
             why = said("socket", errno);
             return false;
         }
-        room_ = socket_.buffer(SO_RCVBUFFORCE, SO_RCVBUF, settings.receive_buffer);
-        if (settings.offload) {
-            socket_.set(IPPROTO_UDP, UDP_GRO, 1);
-        }
-        if (!socket_.bind_to(here)) {
+        room_ = prepare(socket);
+        if (!socket.bind_to(here)) {
             why = said("bind", errno);
             return false;
         }
-        sockaddr_storage name{};
-        socklen_t length = sizeof name;
-        if (getsockname(socket_.fd(), reinterpret_cast<sockaddr *>(&name), &length) != 0) {
+        name_length_ = sizeof name_;
+        if (getsockname(socket.fd(), reinterpret_cast<sockaddr *>(&name_), &name_length_) != 0) {
             why = said("getsockname", errno);
             return false;
         }
@@ -373,7 +300,7 @@ class UdpTransport final : public Transport {
         static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
         std::memcpy(address_.bytes.data(), local_.bytes.data(), local_.bytes.size());
         std::memcpy(address_.bytes.data() + local_.bytes.size(),
-                    reinterpret_cast<const char *>(&name) + offsetof(sockaddr_in, sin_port),
+                    reinterpret_cast<const char *>(&name_) + offsetof(sockaddr_in, sin_port),
                     sizeof(in_port_t));
         address_.length = Place::bytes;
         rooms_.resize(received_at_once * room_bytes);
@@ -416,32 +343,100 @@ class UdpTransport final : public Transport {
 
     int receive(Sink &sink) noexcept override
     {
-        if (streaming_) {
-            return receive_stream(sink);
+        if (!near_) {
+            const int datagrams = receive_from(common_, sink);
+            return turns_near_ ? datagrams + come_near(sink) : datagrams;
+        }
+        int datagrams = receive_from(*near_, sink);
+        if (++passes_ % others_interval == 0) {
+            if (const int others = receive_from(common_, sink); others != 0) [[unlikely]] {
+                datagrams += others + leave_near(sink);
+            }
+        }
+        return datagrams;
+    }
+
+  private:
+    /// While one peer sends all that comes there is a socket for it alone: the kernel then looks up
+    /// neither the socket nor the route of a datagram, which is a twentieth of its way. That of all
+    /// others is looked at once in so many passes, until something comes by it.
+    static constexpr unsigned others_interval = 8;
+
+    /// \return how much waits there unread at most
+    [[nodiscard]] std::size_t prepare(const Socket &socket) const noexcept
+    {
+        if (settings_.offload) {
+            socket.set(IPPROTO_UDP, UDP_GRO, 1);
+        }
+        return socket.buffer(SO_RCVBUFFORCE, SO_RCVBUF, settings_.receive_buffer);
+    }
+    int come_near(Sink &sink) noexcept
+    {
+        turns_near_ = false;
+        // Not before it was bound: the kernel would have given it a port that another has.
+        common_.socket.set(SOL_SOCKET, SO_REUSEPORT, 1);
+        near_.emplace();
+        const Socket &socket = near_->socket;
+        if (!near_->socket.open(name_.ss_family)) {
+            near_.reset();
+        } else {
+            socket.set(SOL_SOCKET, SO_REUSEPORT, 1);
+            static_cast<void>(prepare(socket));
+            if (!socket.bind_to(name_, name_length_) ||
+                !socket.connect_to(sender_.from(), sender_.length())) {
+                near_.reset();
+            }
+        }
+        sender_.begin_anew();
+        return near_ ? empty(common_, sink) : 0; // in its order, before what comes from now on
+    }
+    int leave_near(Sink &sink) noexcept
+    {
+        const int datagrams = empty(*near_, sink);
+        near_.reset(); // what has come since is lost, as datagrams are
+        return datagrams;
+    }
+    /// All that waits there, but not for ever.
+    int empty(Inlet &inlet, Sink &sink) noexcept
+    {
+        int datagrams = 0;
+        for (unsigned rounds = 0; rounds < 64; ++rounds) {
+            const int more = receive_stream(inlet, sink);
+            datagrams += more;
+            if (more == 0) {
+                break;
+            }
+        }
+        return datagrams;
+    }
+
+    int receive_from(Inlet &inlet, Sink &sink) noexcept
+    {
+        if (inlet.streaming) {
+            return receive_stream(inlet, sink);
         }
         // recvmmsg looks once more than it finds, a tenth of a short message's way; it pays where
         // each pass finds several, or each of two in a row something.
-        const int got = receive_one();
+        const int got = receive_one(inlet);
         if (got < 0) [[likely]] {
-            found_ = false;
+            inlet.found = false;
             if (errno != EAGAIN) [[unlikely]] {
                 note_error(errno);
             }
             return 0;
         }
         ++counters_.calls_receive;
-        streaming_ = found_;
-        found_ = true;
+        inlet.streaming = inlet.found;
+        inlet.found = true;
         return hand_on(0, sink);
     }
-
-  private:
-    int receive_stream(Sink &sink) noexcept
+    int receive_stream(Inlet &inlet, Sink &sink) noexcept
     {
         int datagrams = 0;
         int messages = 0;
         for (int round = 0; round < rounds_at_once; ++round) {
-            const int got = receive_several();
+            const int got = recvmmsg(inlet.socket.fd(), messages_.data(), received_at_once,
+                                     MSG_DONTWAIT | MSG_TRUNC, nullptr);
             if (got <= 0) {
                 note_error(got < 0 ? errno : EAGAIN);
                 break;
@@ -455,23 +450,25 @@ class UdpTransport final : public Transport {
                 break;
             }
         }
-        streaming_ = messages > 1;
-        found_ = messages != 0;
+        inlet.streaming = messages > 1;
+        inlet.found = messages != 0;
         return datagrams;
     }
-    /// Both as recvmmsg: how many messages came, or -1 and errno. The kernel could tell how a piece
+    /// As recvmmsg: how many messages came, or -1 and errno. The kernel could tell how a piece
     /// was joined, but a look is cheaper without: recv instead of recvmsg, and no control data.
-    int receive_one() noexcept
+    int receive_one(const Inlet &inlet) noexcept
     {
-        const ssize_t bytes =
-            receive_plainly(socket_.fd(), rooms_.data(), room_bytes, MSG_DONTWAIT | MSG_TRUNC);
-        messages_[0].msg_len = static_cast<unsigned>(std::max<ssize_t>(bytes, 0));
-        return bytes < 0 ? -1 : 1;
-    }
-    int receive_several() noexcept
-    {
-        return recvmmsg(socket_.fd(), messages_.data(), received_at_once, MSG_DONTWAIT | MSG_TRUNC,
-                        nullptr);
+        const bool learns = !near_;
+        const bool asks = learns && sender_.asks();
+        const ssize_t bytes = receive_plainly(
+            inlet.socket.fd(), rooms_.data(), room_bytes, MSG_DONTWAIT | MSG_TRUNC,
+            asks ? sender_.latest() : nullptr, asks ? sender_.latest_length() : nullptr);
+        if (bytes < 0) {
+            return -1;
+        }
+        messages_[0].msg_len = static_cast<unsigned>(bytes);
+        turns_near_ = learns && sender_.note();
+        return 1;
     }
     /// Nothing has come, or an earlier datagram's error, or the socket is of no use any more.
     void note_error(int error) noexcept
@@ -493,7 +490,13 @@ class UdpTransport final : public Transport {
         return datagrams;
     }
 
-    Socket socket_;
+    Inlet common_;              ///< what all may send to
+    std::optional<Inlet> near_; ///< of the one peer that sends all
+    Sender sender_;
+    bool turns_near_ = false;
+    unsigned passes_ = 0;
+    sockaddr_storage name_{}; ///< of common_
+    socklen_t name_length_ = 0;
     UdpSettings settings_;
     TransportCounters counters_;
     std::string trouble_;
@@ -501,8 +504,6 @@ class UdpTransport final : public Transport {
     btl::IpAddress local_;
     std::size_t largest_ = 0;
     std::size_t room_ = 0;
-    bool found_ = false;     ///< the last pass found something
-    bool streaming_ = false; ///< more than one message at a time
     std::vector<std::byte> rooms_;
     std::array<mmsghdr, received_at_once> messages_{};
     std::array<iovec, received_at_once> pieces_{};
