@@ -193,8 +193,8 @@ void Daemon::stop() noexcept
         return;
     }
     started_ = false;
+    streams_.stop(); // before whom it stands in for
     publications_.stop();
-    streams_.stop();
     opal_event_evtimer_del(&timer_);
     if (lines_.readable() >= 0) {
         opal_event_del(&line_broke_);

@@ -438,6 +438,12 @@ void story(int level, const char *format, ...) noexcept __attribute__((format(pr
 /// another host or rank. orte_show_help() would only count it then.
 void explain(const char *topic, ...) noexcept;
 
+/// Hands a message to the runtime's channel, which lets it go when it is sent.
+void give(NodeId to, orte_rml_tag_t tag, opal_buffer_t *message) noexcept;
+
+/// One of the runtime's own orders to a daemon.
+void order(NodeId to, orte_daemon_cmd_flag_t command) noexcept;
+
 /// The host name of a daemon, for messages; "unknown" when there is none.
 std::string host_name(NodeId id);
 

@@ -118,6 +118,26 @@ void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
     transmit(to, tag, bytes);
 }
 
+void give(NodeId to, orte_rml_tag_t tag, opal_buffer_t *message) noexcept
+{
+    orte_process_name_t name = *ORTE_PROC_MY_NAME;
+    name.vpid = to;
+    if (orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &name, message,
+                                tag, Callbacks::sent, nullptr) != ORTE_SUCCESS) {
+        OBJ_RELEASE(message);
+    }
+}
+
+void order(NodeId to, orte_daemon_cmd_flag_t command) noexcept
+{
+    opal_buffer_t *message = OBJ_NEW(opal_buffer_t);
+    if (opal_dss.pack(message, &command, 1, ORTE_DAEMON_CMD) == ORTE_SUCCESS) {
+        give(to, ORTE_RML_TAG_DAEMON, message);
+    } else {
+        OBJ_RELEASE(message);
+    }
+}
+
 void Daemon::transmit(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
 {
     void *copy = std::malloc(bytes.size());
@@ -127,12 +147,7 @@ void Daemon::transmit(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
     std::memcpy(copy, bytes.data(), bytes.size());
     opal_buffer_t *buffer = OBJ_NEW(opal_buffer_t);
     opal_dss.load(buffer, copy, static_cast<std::int32_t>(bytes.size()));
-    orte_process_name_t name = *ORTE_PROC_MY_NAME;
-    name.vpid = to;
-    if (orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &name, buffer,
-                                tag, Callbacks::sent, nullptr) != ORTE_SUCCESS) {
-        OBJ_RELEASE(buffer);
-    }
+    give(to, tag, buffer);
 }
 
 void Daemon::send_held(NodeId to)

@@ -22,19 +22,6 @@ orte_topology_t *hardware_of(NodeId id)
     return daemon == nullptr || daemon->node == nullptr ? nullptr : daemon->node->topology;
 }
 
-void ask(NodeId id)
-{
-    opal_buffer_t *request = OBJ_NEW(opal_buffer_t);
-    orte_daemon_cmd_flag_t command = ORTE_DAEMON_REPORT_TOPOLOGY_CMD;
-    orte_process_name_t name = *ORTE_PROC_MY_NAME;
-    name.vpid = id;
-    if (opal_dss.pack(request, &command, 1, ORTE_DAEMON_CMD) != ORTE_SUCCESS ||
-        orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &name, request,
-                                ORTE_RML_TAG_DAEMON, Callbacks::sent, nullptr) != ORTE_SUCCESS) {
-        OBJ_RELEASE(request);
-    }
-}
-
 void forget(orte_topology_t *kind)
 {
     for (int i = 0; i < orte_node_topologies->size; ++i) {
@@ -101,7 +88,7 @@ bool Daemon::nobody_tells_hardware(NodeId id)
     // Who is unsure is given up in its turn, or answers.
     request->second = other;
     story(2, "daemon %u is asked for its hardware, since daemon %u has not answered", other, id);
-    ask(other);
+    order(other, ORTE_DAEMON_REPORT_TOPOLOGY_CMD);
     return false;
 }
 

@@ -5,6 +5,8 @@
 #include "orte_glue/radixft/every_job.hpp"
 #include "orte_glue/radixft/meetings.hpp"
 
+#include "opal/ft/base/assert.hpp"
+
 #include <exception>
 #include <utility>
 
@@ -60,6 +62,7 @@ void Publications::watch() noexcept
 void Publications::stop() noexcept
 {
     if (std::exchange(watching, nullptr) != nullptr) {
+        FT_ASSERT(orte_rml.send_buffer_nb == pass_on); // who came later has gone
         orte_rml.send_buffer_nb = send_buffer;
     }
     names_.clear();

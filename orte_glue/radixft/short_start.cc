@@ -333,15 +333,7 @@ bool Daemon::turns_away(NodeId id)
         return true;
     }
     story(1, "daemon %u on %s comes too late: it is told to leave", id, host_name(id).c_str());
-    opal_buffer_t *order = OBJ_NEW(opal_buffer_t);
-    orte_daemon_cmd_flag_t command = ORTE_DAEMON_HALT_VM_CMD;
-    orte_process_name_t name = *ORTE_PROC_MY_NAME;
-    name.vpid = id;
-    if (opal_dss.pack(order, &command, 1, ORTE_DAEMON_CMD) != ORTE_SUCCESS ||
-        orte_rml.send_buffer_nb(static_cast<orte_rml_conduit_t>(orte_mgmt_conduit), &name, order,
-                                ORTE_RML_TAG_DAEMON, Callbacks::sent, nullptr) != ORTE_SUCCESS) {
-        OBJ_RELEASE(order);
-    }
+    order(id, ORTE_DAEMON_HALT_VM_CMD);
     return true;
 }
 

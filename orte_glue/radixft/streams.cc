@@ -2,6 +2,7 @@
 
 #include "orte_glue/radixft/callbacks.hpp"
 
+#include "opal/ft/base/assert.hpp"
 #include "opal/ft/base/wire.hpp"
 
 #include <algorithm>
@@ -41,6 +42,7 @@ void Streams::start()
 void Streams::stop()
 {
     if (std::exchange(started_, false)) {
+        FT_ASSERT(orte_rml.send_buffer_nb == send); // who came later has gone
         orte_rml.send_buffer_nb = send_really;
     }
     streams_.clear();

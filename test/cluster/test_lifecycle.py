@@ -43,13 +43,18 @@ def record(cluster):
         return json.load(source)
 
 
-def host_inits(cluster):
-    """One open pidfd for the first process of each host."""
+def first_processes(cluster):
+    """Of each host, by its name."""
     pids = {}
     for line in cluster.tool("ps").splitlines():
         host, pid, _ = line.split(" ", 2)
         pids.setdefault(host, int(pid))
-    return [os.pidfd_open(pid) for pid in pids.values()]
+    return pids
+
+
+def host_inits(cluster):
+    """One open pidfd for the first process of each host."""
+    return [os.pidfd_open(pid) for pid in first_processes(cluster).values()]
 
 
 def all_end(pidfds, seconds):
@@ -211,11 +216,14 @@ def kill_and_boot():
     """a killed host is down with all it ran, boots again, and is itself again"""
     with ftcluster.Cluster(hosts=2) as cluster:
         run = cluster.start("run", "n1", "sleep", "1000", deadline=20)
+        # While this is open the kernel does not take the dead host's network apart, as it may not have yet when it boots.
+        network = os.open(f"/proc/{first_processes(cluster)['n1']}/ns/net", os.O_RDONLY)
         cluster.tool("kill", "n1")
         check(run.wait() == 255, f"a command on a killed host gave {run.code}")
         check(cluster.start("run", "n1", "true").wait() == 255, "a killed host answers")
         check(cluster.start("kill", "n1").wait() == 1, "killed twice")
         cluster.tool("boot", "n1")
+        os.close(network)
         check(cluster.tool("run", "n1", "hostname").strip() == "n1", "not itself")
         out = cluster.tool("run", "n1", "ip", "-o", "-4", "address")
         check(all(i in out for i in ("mgmt", "rail0", "rail1")), out)

@@ -9,6 +9,7 @@ cleaned up by name.
 import os
 import select
 import signal
+import socket
 import time
 import traceback
 
@@ -107,9 +108,19 @@ class Switch:
         finally:
             os.close(own)
 
+    @staticmethod
+    def _unplug(port_name):
+        """The kernel takes the namespace of a killed host apart when it has the time, and its cables with it."""
+        try:
+            socket.if_nametoindex(port_name)
+            faults.run(["ip", "link", "delete", port_name])
+        except (OSError, faults.FaultError):
+            pass  # it has
+
     def _plug(self, machine, pid):
         for network in self.plan.networks:
             port_name = self.plan.port(machine.name, network)
+            self._unplug(port_name)
             faults.run(["ip", "link", "add", "name", port_name, "type", "veth", "peer",
                         "name", self.plan.interface(network), "netns", str(pid)])
             faults.run(["ip", "link", "set", port_name, "master",

@@ -55,7 +55,9 @@ class Congestion {
     static constexpr std::uint64_t burst_bytes = 64 * 1024;
     /// A round trip by so much shorter than the smoothed one says that the longer ones were no
     /// network's: a process stood still for seconds. To wait until it is forgotten would take
-    /// longer than that, since few fragments a second measure few round trips a second.
+    /// longer than that, since few fragments a second measure few round trips a second. Only the
+    /// pace goes by it: where round trips of short and long fragments differ by as much, the
+    /// timeout has to hold for both.
     static constexpr std::int64_t far_shorter = 64;
 
     /// \param in_flight payload bytes in flight; one fragment may always be

@@ -1,6 +1,7 @@
 /* Preloaded into the ranks of a job over btl/tcp: the rank that FT_TURNED_DOWN names always loses
  * the race of two that connect to each other. It connects only when the other's connection waits to
- * be accepted, and accepts none before its own was turned down.
+ * be accepted, and accepts none before its own was turned down, as often as FT_TURNED_DOWN_TIMES
+ * says.
  */
 #include <dlfcn.h>
 #include <poll.h>
@@ -17,13 +18,19 @@ namespace {
 constexpr int deadline_ms = 20000;
 
 std::atomic<int> listening{-1};
-std::atomic<bool> turned_down{false};
+std::atomic<int> turned_down{0}; // so often
 
 bool is_meant()
 {
     const char *rank = std::getenv("OMPI_COMM_WORLD_RANK");
     const char *meant = std::getenv("FT_TURNED_DOWN");
     return rank != nullptr && meant != nullptr && std::strcmp(rank, meant) == 0;
+}
+
+bool often_enough()
+{
+    static const char *const times = std::getenv("FT_TURNED_DOWN_TIMES");
+    return turned_down >= (times == nullptr ? 1 : std::atoi(times));
 }
 
 template <typename Function>
@@ -48,7 +55,7 @@ int listen(int socket, int backlog)
 
 int connect(int socket, const sockaddr *address, socklen_t length)
 {
-    if (listening >= 0 && address->sa_family == AF_INET && !turned_down) {
+    if (listening >= 0 && address->sa_family == AF_INET && !often_enough()) {
         pollfd other{listening, POLLIN, 0};
         (void)poll(&other, 1, deadline_ms);
     }
@@ -57,7 +64,7 @@ int connect(int socket, const sockaddr *address, socklen_t length)
 
 int accept(int socket, sockaddr *address, socklen_t *length)
 {
-    if (socket == listening && !turned_down) {
+    if (socket == listening && !often_enough()) {
         errno = EAGAIN;
         return -1;
     }
@@ -67,7 +74,8 @@ int accept(int socket, sockaddr *address, socklen_t *length)
 ssize_t recv(int socket, void *room, std::size_t bytes, int flags)
 {
     const ssize_t got = real<decltype(recv)>("recv")(socket, room, bytes, flags);
-    if (got == 0 && bytes != 0 && listening >= 0 && !turned_down.exchange(true)) {
+    if (got == 0 && bytes != 0 && listening >= 0 && !often_enough()) {
+        ++turned_down;
         std::fprintf(stderr, "rank %s was turned down\n", std::getenv("OMPI_COMM_WORLD_RANK"));
     }
     return got;

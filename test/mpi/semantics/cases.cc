@@ -79,6 +79,16 @@ long peak()
     return kibibytes;
 }
 
+bool is_stopped(int pid)
+{
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    std::getline(stat, line);
+    const auto behind_name = line.rfind(") ");
+    return behind_name != std::string::npos && line.size() > behind_name + 2 &&
+           line[behind_name + 2] == 'T';
+}
+
 int count_of(const MPI_Status &status, MPI_Datatype type)
 {
     int count = -1;

@@ -49,6 +49,9 @@ void expect(std::span<const unsigned char> bytes, std::uint64_t seed, const char
 /* The largest resident set of this process so far, KiB; -1 if it cannot be told. */
 long peak();
 
+/* Whether a process of this machine is stopped (SIGSTOP). */
+bool is_stopped(int pid);
+
 int count_of(const MPI_Status &status, MPI_Datatype type = MPI_BYTE);
 
 } // namespace cases

@@ -15,13 +15,12 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <string>
 
 namespace {
 
 using cases::check;
 using cases::expect;
+using cases::is_stopped;
 using cases::pattern;
 using cases::peak;
 using cases::world;
@@ -35,16 +34,6 @@ constexpr int flood_tag = 1;
 constexpr int pid_tag = 2;
 constexpr unsigned long long times_again = 20; // each of which could keep something more
 constexpr double deadline_seconds = 30;
-
-bool stopped(int pid)
-{
-    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-    std::string line;
-    std::getline(stat, line);
-    const auto behind_name = line.rfind(") ");
-    return behind_name != std::string::npos && line.size() > behind_name + 2 &&
-           line[behind_name + 2] == 'T';
-}
 
 /* A performance variable of dr; of each process, or of all together. */
 class Variable {
@@ -116,7 +105,7 @@ void send()
     std::vector<MPI_Request> requests(out.size());
     int pid = 0;
     MPI_Recv(&pid, 1, MPI_INT, 0, pid_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    while (!stopped(pid)) {
+    while (!is_stopped(pid)) {
     }
     const long before = peak();
     unsigned long long largest = 0;
@@ -126,7 +115,7 @@ void send()
     }
     largest = std::max(largest, send_in_vain(window, again));
     const long grown = peak() - before;
-    check(stopped(pid), "the receiver was not stopped all the time");
+    check(is_stopped(pid), "the receiver was not stopped all the time");
     kill(pid, SIGCONT);
     MPI_Waitall(messages, requests.data(), MPI_STATUSES_IGNORE);
     std::printf("# window %llu bytes at most, grew by %ld KiB, the payload is %ld KiB\n", largest,

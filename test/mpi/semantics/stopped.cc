@@ -3,9 +3,9 @@
  * too, so that connections are opened from both sides.
  *
  * usage: stopped FIFO SECONDS
- * Rank 1 writes its process id to the FIFO when MPI_Init is over, stops itself, and is continued by
- * rank 0, SECONDS after it was seen to be stopped: for long enough that all has been sent again and
- * asked for many times. The ranks share a machine.
+ * Rank 1 writes its process id to the FIFO when MPI_Init is over, and calls nothing of MPI before
+ * it reads from there that it may. Rank 0 stops it meanwhile, and lets it go on SECONDS later: for
+ * long enough that all has been sent again and asked for many times. The ranks share a machine.
  */
 #include "test/mpi/semantics/cases.hpp"
 
@@ -23,13 +23,13 @@ namespace {
 
 using cases::check;
 using cases::expect;
+using cases::is_stopped;
 using cases::pattern;
 using cases::world;
 
 constexpr int stopped_rank = 1;
 constexpr int tag = 3;
 constexpr int answer_tag = 4;
-constexpr double deadline_seconds = 20;
 /* Empty, short, the longest that some BTL sends unasked, longer than that, of many fragments. */
 constexpr std::array lengths{0, 8, 300, 4000, 30000, 100000, 3000000};
 constexpr int asked_for = 2; ///< the last two, by their receiver
@@ -50,37 +50,13 @@ int length_of(int number)
     return at < lengths.size() ? lengths[at] : lengths[at % 4];
 }
 
-bool is_stopped(int pid)
-{
-    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-    std::string line;
-    std::getline(stat, line);
-    const auto behind_name = line.rfind(") ");
-    return behind_name != std::string::npos && line.size() > behind_name + 2 &&
-           line[behind_name + 2] == 'T';
-}
-
-/* MPI_Wtime of the moment from which rank 1 is known to be stopped. */
-double wait_until_stopped(int pid)
-{
-    const double end = MPI_Wtime() + deadline_seconds;
-    while (!is_stopped(pid)) {
-        if (MPI_Wtime() > end) {
-            check(false, "rank 1 was not stopped", pid);
-            break;
-        }
-        usleep(1000);
-    }
-    return MPI_Wtime();
-}
-
-/* Those who send learn the process id and that it is stopped from rank 0, hence without rank 1. */
+/* Those who send learn from rank 0, hence without rank 1, that it is stopped. */
 int hear_of_it()
 {
     int pid = 0;
     if (world().rank == 0) {
         std::ifstream(fifo) >> pid;
-        wait_until_stopped(pid);
+        kill(pid, SIGSTOP);
         for (int rank = 2; rank < world().size; ++rank) {
             MPI_Send(&pid, 1, MPI_INT, rank, tag, MPI_COMM_WORLD);
         }
@@ -122,6 +98,7 @@ void send_to_the_stopped()
         check(complete <= number - asked_for, "sends complete without their receiver", complete);
         check(is_stopped(pid), "rank 1 was not stopped all the time");
         kill(pid, SIGCONT);
+        std::ofstream(fifo) << "go on" << std::endl;
     }
     MPI_Waitall(number, requests.data(), MPI_STATUSES_IGNORE);
     auto in = std::vector<unsigned char>(100000);
@@ -136,7 +113,8 @@ void send_to_the_stopped()
 void be_stopped()
 {
     std::ofstream(fifo) << getpid() << std::endl;
-    raise(SIGSTOP);
+    std::string word;
+    std::ifstream(fifo) >> word;
     std::vector<std::vector<unsigned char>> out;
     std::vector<MPI_Request> requests;
     for (int rank = 0; rank < world().size; ++rank) {

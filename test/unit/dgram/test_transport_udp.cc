@@ -13,6 +13,7 @@
 #include <array>
 #include <chrono>
 #include <cstdarg>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -26,6 +27,8 @@ using ft::test::receive_memory;
 
 /// How often each socket was looked at for one datagram.
 static std::map<int, unsigned> looks_at;
+/// What happens just before such a look.
+static std::function<void(int)> before_look;
 
 // In place of the C library's own.
 
@@ -42,6 +45,9 @@ extern "C" long syscall(long number, ...) noexcept
     va_end(list);
     if (number == SYS_recvfrom) {
         ++looks_at[static_cast<int>(words[0])];
+        if (const auto now = before_look) {
+            now(static_cast<int>(words[0]));
+        }
         note_receive_memory(reinterpret_cast<void *>(words[1]), static_cast<std::size_t>(words[2]));
     }
     return real(number, words[0], words[1], words[2], words[3], words[4], words[5]);
@@ -243,6 +249,34 @@ void one_peer_alone_comes_by_its_own_socket(void **)
     assert_true(right);
 }
 
+/// What comes by it while the others' is looked at, which ends it, is not lost with it.
+void what_waits_at_a_socket_that_is_closed_is_taken(void **)
+{
+    looks_at.clear();
+    Gathering g;
+    bool right = g.from(0);
+    const int common = looks_at.begin()->first;
+    for (unsigned i = 0; i < until_near; ++i) {
+        right = right && g.from(0);
+    }
+    right = right && g.from(1, false); // waits where all others' do
+    before_look = [&](int socket) {
+        if (socket == common) {
+            before_look = nullptr;
+            right = g.from(0, false) && right;
+        }
+    };
+    const std::size_t all = g.sent.size() + 1;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (g.kept.datagrams.size() < all && std::chrono::steady_clock::now() < end) {
+        static_cast<void>(g.here->receive(g.kept));
+    }
+    before_look = nullptr;
+    assert_true(right);
+    assert_true(g.kept.datagrams == g.sent);
+    assert_int_equal(g.sent.size(), all);
+}
+
 void peers_who_take_turns_share_one_socket(void **)
 {
     Gathering g;
@@ -376,6 +410,7 @@ int main()
         cmocka_unit_test(datagrams_of_all_sizes_come_as_they_went),
         cmocka_unit_test(many_of_one_size_are_cut_apart_and_put_together),
         cmocka_unit_test(one_peer_alone_comes_by_its_own_socket),
+        cmocka_unit_test(what_waits_at_a_socket_that_is_closed_is_taken),
         cmocka_unit_test(peers_who_take_turns_share_one_socket),
         cmocka_unit_test(many_go_in_few_calls),
         cmocka_unit_test(a_closed_peer_is_loss_and_not_an_error),
