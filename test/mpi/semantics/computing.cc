@@ -155,7 +155,7 @@ void nonblocking_sender()
 
 constexpr std::array<int, 6> buffered_sizes{8, 500, 1500, 4000, 40000, 300000};
 /* What is eager over all BTLs. */
-constexpr std::array<int, 6> short_sizes{0, 8, 500, 1500, 2048, 3900};
+constexpr std::array<int, 8> short_sizes{0, 8, 500, 1500, 2048, 3900, 4096, 8192};
 
 /* Such a send is over while its receiver is away and comes back only when told so. */
 void computing_receiver(std::span<const int> sizes, decltype(&MPI_Send) send)

@@ -143,6 +143,9 @@ bool copies_anyway(const char *name) noexcept
            std::strcmp(name, "self") == 0;
 }
 
+/// A longer message is complete only when it is acknowledged, and the acknowledgement is a fragment
+/// of its own: some microsecond, in which so much more is copied than in vader's 4 KiB.
+constexpr std::size_t least_eager_through_memory = std::size_t{8} * 1024;
 /// Of other BTLs. Beyond this btl_sendi would only fall back to what we do ourselves.
 constexpr std::size_t sendi_at_most = 1024;
 /// Through shared memory all that is eager goes by btl_sendi: a descriptor would come back only
@@ -174,6 +177,12 @@ bool usable(const mca_bml_base_btl_t &candidate, std::size_t carried) noexcept
 }
 
 } // namespace
+
+std::size_t eager_limit_of(const mca_btl_base_module_t &btl) noexcept
+{
+    const std::size_t its = std::max(btl.btl_eager_limit, fragment_overhead) - fragment_overhead;
+    return copies_anyway(component_name(&btl)) ? std::max(its, least_eager_through_memory) : its;
+}
 
 bool is_ours(const mca_btl_base_descriptor_t &des) noexcept
 {
@@ -247,8 +256,7 @@ bool add_paths(PeerState &peer, base::Time present)
         if (path->id == reliability::no_path) {
             break;
         }
-        eager =
-            std::min(eager, std::max(btl->btl_eager_limit, fragment_overhead) - fragment_overhead);
+        eager = std::min(eager, eager_limit_of(*btl));
         whole = std::min(whole, carried - fragment_overhead);
         peer.paths.push_back(std::move(path));
     }

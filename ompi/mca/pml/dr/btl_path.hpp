@@ -135,6 +135,9 @@ void release(Descriptor *descriptor) noexcept;
 void set_up_descriptors() noexcept;
 void release_descriptors() noexcept;
 
+/// Longest message that is sent unasked over a BTL unless the user says otherwise, payload bytes:
+/// its own eager limit, and through shared memory 8 KiB at least.
+std::size_t eager_limit_of(const mca_btl_base_module_t &btl) noexcept;
 /// Adds every send-capable BTL that leads to the peer as a path. \return false when there is none
 bool add_paths(PeerState &peer, base::Time now);
 

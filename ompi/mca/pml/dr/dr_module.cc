@@ -37,7 +37,7 @@ std::size_t largest_eager() noexcept
         OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized,
                           mca_btl_base_selected_module_t)
         {
-            largest = std::max(largest, selected->btl_module->btl_eager_limit);
+            largest = std::max(largest, eager_limit_of(*selected->btl_module));
         }
     }
     return std::min<std::size_t>(largest, p.engine.fragment_bytes);

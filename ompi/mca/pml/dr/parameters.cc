@@ -72,9 +72,9 @@ std::array<Entry, Index::count> table{{
      "longer lists after a loss."},
     {"eager_limit", 0, 0, 16 * mebi, OPAL_INFO_LVL_4,
      "Longest message that is copied and sent without asking the receiver first, payload bytes; "
-     "0 takes the smallest eager limit of the BTLs to that peer. A message never exceeds one "
-     "fragment. Too low: a round trip more for medium messages. Too high: copies, and memory at "
-     "receivers that are late."},
+     "0 takes the smallest eager limit of the BTLs to that peer, through shared memory 8 KiB at "
+     "least. A message never exceeds one fragment. Too low: a round trip more for medium messages. "
+     "Too high: copies, and memory at receivers that are late."},
     {"eager_window_bytes", 4 * mebi, 0, 4096 * mebi, OPAL_INFO_LVL_4,
      "Most bytes of short messages to one peer that no receive has taken yet, payload and 256 for "
      "each; beyond, the receiver is asked first. 0: it is always asked first. Too low: a round "

@@ -57,6 +57,18 @@ bool PeerState::tell_taken(base::Time present) noexcept
     return true;
 }
 
+namespace {
+
+/// The receiver takes it without help of this process. In a list it waits for room in the
+/// receiver's fast box, which vader still looks for.
+bool in_receivers_hands(const Descriptor &held) noexcept
+{
+    return held.path->vader && !held.in_call && held.des != held.path->stuck &&
+           held.des->super.super.opal_list_next == nullptr;
+}
+
+} // namespace
+
 template <class Which>
 bool PeerState::holds_ordered(Which which) const noexcept
 {
@@ -65,7 +77,8 @@ bool PeerState::holds_ordered(Which which) const noexcept
     }
     for (const auto &path : paths) {
         for (Descriptor *held = path->held.front(); held != nullptr; held = path->held.next(held)) {
-            if (held->tx != nullptr && held->tx->vfrag.ordered && which(held->tx->vfrag)) {
+            if (held->tx != nullptr && held->tx->vfrag.ordered && !in_receivers_hands(*held) &&
+                which(held->tx->vfrag)) {
                 return true;
             }
         }
@@ -307,11 +320,10 @@ void PeerState::take_back_abandoned(base::Time present) noexcept
         Descriptor *after = nullptr;
         for (Descriptor *held = path->held.front(); held != nullptr; held = after) {
             after = path->held.next(held);
-            mca_btl_base_descriptor_t *const des = held->des;
-            // In a list it waits for room in the receiver's fast box, which vader still looks for.
-            if (held->in_call || des == path->stuck || des->super.super.opal_list_next != nullptr) {
+            if (!in_receivers_hands(*held)) {
                 continue;
             }
+            mca_btl_base_descriptor_t *const des = held->des;
             const VaderFragment *const fragment = VaderFragment::of(*des);
             if (fragment != nullptr && fragment->abandoned(btl_tag)) {
                 descriptor_done(held, present);

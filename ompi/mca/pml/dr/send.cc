@@ -489,9 +489,10 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
         rc = request->req_status.MPI_ERROR;
         ompi_request_free(&request);
     }
-    // Who has sent may compute for long, and nobody else would hand on what is still here. A BTL of
-    // shared memory lets go only when the receiver has looked: a buffered send must not wait for
-    // that. Nor does one that would be refused by now (end_refused): it goes all the same.
+    // Who has sent may compute for long, and nobody else would hand on what is still here. Other
+    // BTLs of shared memory than vader let go only when the receiver has looked: a buffered send
+    // must not wait for that. Nor does one that would be refused by now (end_refused): it goes all
+    // the same.
     while (target.peer != nullptr && mode != MCA_PML_BASE_SEND_BUFFERED && target.peer->behind() &&
            !__atomic_load_n(&CommState::of(comm)->calls_back, __ATOMIC_RELAXED) &&
            !(OPAL_UNLIKELY(any_peer_failed()) && refusal_of(comm, destination, tag) > 0)) {
