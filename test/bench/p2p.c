@@ -2,14 +2,17 @@
  * rate; with a probe of the two cores' cache-line latency before and after, which tells whether two
  * runs may be compared at all.
  *
- * usage: p2p [--latency S,S,...] [--bandwidth S,S,...] [--rate S] [--seconds T]
+ * usage: p2p [--latency S,S,...] [--echo S,S,...] [--bandwidth S,S,...] [--rate S] [--seconds T]
  *   sizes in bytes; T is the time each figure is measured for (default 0.15 s, after a warm-up of a
  * fifth of it). Rank 0 prints one line per figure: `name size value unit best mean`, times in
  * us, bandwidth in GB/s (10^9), rate in M/s. The value is the median over some fifty batches,
  * `best` that of the fastest batch, which says more than the median where others use the machine,
- * and `mean` of all of them together, which rare losses do not hide from. Half
- * round trip is of MPI_Send and MPI_Recv; bandwidth keeps a window of non-blocking sends and is
- * ended by an empty reply; rate is the same with small messages and a window of 64. */
+ * and `mean` of all of them together, which rare losses do not hide from.
+ *   Half round trip is of MPI_Send and MPI_Recv, of memory that is never written anew: who copies
+ * straight from there may find it in the receiver's own cache. Echo is the same where each sends
+ * what it has just received, as a program sends what it has just computed. Bandwidth keeps a window
+ * of non-blocking sends and is ended by an empty reply; rate is the same with small messages and a
+ * window of 64. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>
@@ -114,6 +117,17 @@ static void round_trip(int bytes)
     }
 }
 
+static void echo(int bytes, int window)
+{
+    char *const memory = rank == 0 ? send_buffer : receive_buffer;
+    (void)window;
+    if (rank == 0)
+        MPI_Send(memory, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+    MPI_Recv(memory, bytes, MPI_CHAR, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1)
+        MPI_Send(memory, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+}
+
 static void burst(int bytes, int window)
 {
     MPI_Request requests[max_window];
@@ -196,14 +210,16 @@ static int parse_sizes(const char *text, int *sizes)
 
 int main(int argc, char **argv)
 {
-    int latencies[max_sizes], bandwidths[max_sizes], rates[max_sizes];
-    int n_latencies = 0, n_bandwidths = 0, n_rates = 0, size;
+    int latencies[max_sizes], echoes[max_sizes], bandwidths[max_sizes], rates[max_sizes];
+    int n_latencies = 0, n_echoes = 0, n_bandwidths = 0, n_rates = 0, size;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--latency"))
             n_latencies = parse_sizes(argv[i + 1], latencies);
+        else if (!strcmp(argv[i], "--echo"))
+            n_echoes = parse_sizes(argv[i + 1], echoes);
         else if (!strcmp(argv[i], "--bandwidth"))
             n_bandwidths = parse_sizes(argv[i + 1], bandwidths);
         else if (!strcmp(argv[i], "--rate"))
@@ -229,6 +245,11 @@ int main(int argc, char **argv)
         const struct timing t = measure(trip, latencies[i], 1);
         if (rank == 0)
             printf("latency %d %.4f us %.4f\n", latencies[i], t.median / 2 * 1e6, t.best / 2 * 1e6);
+    }
+    for (int i = 0; i < n_echoes; ++i) {
+        const struct timing t = measure(echo, echoes[i], 1);
+        if (rank == 0)
+            printf("echo %d %.4f us %.4f\n", echoes[i], t.median / 2 * 1e6, t.best / 2 * 1e6);
     }
     for (int i = 0; i < n_bandwidths; ++i) {
         const int window = bandwidths[i] >= 1 << 20 ? 8 : 32;

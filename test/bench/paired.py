@@ -26,7 +26,7 @@ class Run:
         self.figures = {}
         self.words = [line.split() for line in out.splitlines()]
         for words in self.words:
-            if len(words) >= 4 and words[0] in ("latency", "bandwidth", "rate", "probe"):
+            if len(words) >= 4 and words[0] in ("latency", "echo", "bandwidth", "rate", "probe"):
                 self.figures[(words[0], int(words[1]))] = [float(w) for w in [words[2], *words[4:]]]
         self.counters = {}
         for line in err.splitlines():
