@@ -1,6 +1,7 @@
 """Runs an MPI program under mpirun on this machine with chosen networks and faults, and reads what
 the components counted."""
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -9,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 from fttap import Skip, check, comment
@@ -172,6 +175,17 @@ def wait(process, deadline, look, every):
                 return None, seen
 
 
+@contextlib.contextmanager
+def surroundings():
+    """The environment of a run. One that has others beside it has a temporary folder of its own: of two mpiruns that begin
+    at the same time in one, the second to make Open MPI's session folder there finds that it exists, and gives up."""
+    if threading.current_thread() is threading.main_thread():
+        yield dict(os.environ)
+        return
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield {**os.environ, "TMPDIR": folder}
+
+
 def run(command, deadline, show_stacks=False, look=None, every=None):
     """Runs it to its end or to the deadline, in seconds. Leaves no process behind.
 
@@ -183,8 +197,9 @@ def run(command, deadline, show_stacks=False, look=None, every=None):
     start = time.monotonic()
     where = ""
     mark = f"{os.getpid()}.{next(_numbers)}"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          errors="replace", start_new_session=True, env={**os.environ, "FT_RUN": mark}) as process:
+    with surroundings() as env, \
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             errors="replace", start_new_session=True, env={**env, "FT_RUN": mark}) as process:
         output, seen = wait(process, deadline, look, every)
         if output is None:
             late = True
