@@ -18,6 +18,9 @@ RANKS = 4
 MESSAGES, BYTES, MOST_MEBIBYTES = "4000", "2000", "10"
 # One sender, 31 MB, nearly all of which waits in the program's memory; its envelope takes some 700 bytes.
 STALLED_MESSAGES, STALLED_BYTES, STALLED_MEBIBYTES = "8000", "3900", "10"
+SHARED = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "shared_window")
+# Three receivers of 8 MB each; a quarter of each one's own window would be under way to each.
+SHARED_BYTES, SHARED_WINDOW, SHARED_FRAGMENT = 8 << 20, 1 << 20, 1 << 16
 NO_CREDIT_NEEDED = {"pml_dr_eager_window_bytes": 1 << 32, "pml_dr_unexpected_bytes": 1 << 40}
 
 
@@ -41,6 +44,13 @@ def stalled(btls, window, most_in_window=None, **parameters):
     settings = [word for name, value in parameters.items() for word in ("--mca", name, str(value))]
     return job(btls, 2, settings, STALLED, STALLED_MESSAGES, STALLED_BYTES, str(most_in_window or window),
                STALLED_MEBIBYTES)
+
+
+def shared(btls, window):
+    """One sender of long messages to several receivers, all of which are stopped."""
+    parameters = {"pml_dr_rto_max_ms": 50, "pml_dr_process_window_bytes": window, "pml_dr_fragment_bytes": SHARED_FRAGMENT}
+    settings = [word for name, value in parameters.items() for word in ("--mca", name, str(value))]
+    return job(btls, RANKS, settings, SHARED, str(SHARED_BYTES), str(SHARED_WINDOW), str(SHARED_FRAGMENT))
 
 
 def bounded(result):
@@ -88,5 +98,17 @@ def unbounded_sender_grows():
     fttap.check(code != 0 and "bytes in the window" in text, f"exit {code}: nothing was bounded\n{text}")
 
 
+def window_of_process():
+    """pml_dr_process_window_bytes bounds what is under way to several receivers together"""
+    for btls in ("vader", "tcp"):
+        bounded(shared(btls, SHARED_WINDOW))
+
+
+def unbounded_process_grows():
+    """without that bound each receiver's own window is filled"""
+    code, text = shared("tcp", 1 << 40)
+    fttap.check(code != 0 and "bytes under way" in text, f"exit {code}: nothing was bounded\n{text}")
+
+
 fttap.main([per_peer, per_process, always_asked, unbounded_grows, window_at_sender, credit_at_sender,
-            unbounded_sender_grows])
+            unbounded_sender_grows, window_of_process, unbounded_process_grows])

@@ -10,6 +10,8 @@ sys.dont_write_bytecode = True
 
 import fttap  # noqa: E402
 
+MPIRUN = os.environ.get("FT_MPIRUN", "mpirun")
+HELPER = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "helper")
 COMPUTING = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "computing")
 # At 20 % loss at either end the chance that none of so many is lost is 1 in 10^7.
 MESSAGES = "40"
@@ -19,7 +21,7 @@ WATCHED_SECONDS = 8
 
 def computing(mode, btls, seconds, drop):
     """\\return (exit code or None when it did not end in time, everything printed)"""
-    command = [os.environ.get("FT_MPIRUN", "mpirun"), "--oversubscribe", "-n", "2",
+    command = [MPIRUN, "--oversubscribe", "-n", "2",
                "--mca", "pml", "dr", "--mca", "btl", btls + ",self", "--mca", "pml_dr_progress",
                mode, "--mca", "pml_dr_rto_max_ms", "100", "--mca", "btl_fault_drop", str(drop),
                COMPUTING, "5", "1", MESSAGES]
@@ -58,4 +60,25 @@ def unknown_word():
     fttap.check(code not in (0, None) and "app, thread" in text, f"exit {code}\n{text}")
 
 
-fttap.main([thread_sends_again, without_loss, app_does_not, unknown_word])
+def runs_when_it_has_to():
+    """the thread runs while something is unacknowledged, and sleeps else"""
+    for btls in ("tcp", "vader"):
+        done = subprocess.run([MPIRUN, "--oversubscribe", "-n", "2", "--mca", "pml", "dr", "--mca", "btl", btls + ",self",
+                               "--mca", "pml_dr_progress", "thread", HELPER],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_SECONDS, check=False)
+        fttap.check(done.returncode == 0, f"{btls}: exit {done.returncode}\n{done.stdout}")
+
+
+def locks_come_first():
+    """Open MPI's locks are on for the thread when the BTLs are initialised, and only then"""
+    for parameters, expected in (({"pml": "dr", "pml_dr_progress": "thread"}, 1), ({"pml": "dr", "pml_dr_progress": "app"}, 0),
+                                 ({"pml": "ob1", "pml_dr_progress": "thread"}, 0)):
+        settings = [word for name, value in parameters.items() for word in ("--mca", name, value)]
+        done = subprocess.run([MPIRUN, "-n", "1", *settings, "--mca", "btl", "tcp,self", "gdb", "-nx", "-batch",
+                               "-ex", "set breakpoint pending on", "-ex", "break mca_btl_base_select", "-ex", "run",
+                               "-ex", 'printf "locks=%d\\n", *(char *)&opal_uses_threads', "-ex", "kill", "--args", HELPER],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_SECONDS, check=False)
+        fttap.check(f"locks={expected}" in done.stdout, f"{parameters}: {done.stdout[-2000:]}")
+
+
+fttap.main([thread_sends_again, without_loss, app_does_not, unknown_word, runs_when_it_has_to, locks_come_first])

@@ -99,6 +99,8 @@ class PathSet {
   public:
     explicit PathSet(const Config &config) noexcept : config_(config) {}
 
+    /// How many are going to be added, so that no memory is taken for more.
+    void expect(std::size_t paths) { paths_.reserve(std::min<std::size_t>(paths, max_paths)); }
     /// \return the new path's number, or no_path when there are max_paths already.
     PathId add(const PathInfo &info);
     [[nodiscard]] std::size_t size() const noexcept { return paths_.size(); }

@@ -46,6 +46,8 @@ class Peer {
     Peer(const Peer &) = delete;
     Peer &operator=(const Peer &) = delete;
 
+    /// So many paths are going to be added: no memory is taken for more.
+    void expect_paths(std::size_t count) { paths_.expect(count); }
     /// \return the path's number, or no_path when max_paths exist
     PathId add_path(const PathInfo &info, base::Time now);
     /// The path's BTL reported an error: it takes nothing more. What it holds may or may not be

@@ -1,8 +1,10 @@
 #include "test/mpi/semantics/cases.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
+#include <numeric>
 #include <string>
 
 namespace cases {
@@ -131,6 +133,29 @@ int run(int argc, char **argv, int threads, std::span<const Case> all)
     }
     MPI_Finalize();
     return failed_cases == 0 ? 0 : 1;
+}
+
+Variable::Variable(const char *name, int var_class, bool of_comm)
+{
+    MPI_T_pvar_session_create(&session_);
+    int index = 0;
+    check(MPI_T_pvar_get_index(name, var_class, &index) == MPI_SUCCESS, name);
+    MPI_Comm comm = MPI_COMM_WORLD;
+    int count = 0;
+    MPI_T_pvar_handle_alloc(session_, index, of_comm ? &comm : nullptr, &handle_, &count);
+    check(count >= 1, name, count);
+    values_.resize(static_cast<std::size_t>(std::max(count, 1)));
+}
+
+Variable::~Variable()
+{
+    MPI_T_pvar_session_free(&session_);
+}
+
+unsigned long long Variable::sum()
+{
+    MPI_T_pvar_read(session_, handle_, values_.data());
+    return std::accumulate(values_.begin(), values_.end(), 0ULL);
 }
 
 } // namespace cases

@@ -52,6 +52,23 @@ long peak();
 /* Whether a process of this machine is stopped (SIGSTOP). */
 bool is_stopped(int pid);
 
+/* A performance variable, read between MPI_Init and MPI_T_finalize. */
+class Variable {
+  public:
+    /* of_comm: it has values for each rank of MPI_COMM_WORLD */
+    Variable(const char *name, int var_class, bool of_comm);
+    ~Variable();
+    Variable(const Variable &) = delete;
+    Variable &operator=(const Variable &) = delete;
+    /* Of all its values. */
+    unsigned long long sum();
+
+  private:
+    MPI_T_pvar_session session_ = MPI_T_PVAR_SESSION_NULL;
+    MPI_T_pvar_handle handle_ = MPI_T_PVAR_HANDLE_NULL;
+    std::vector<unsigned long long> values_;
+};
+
 int count_of(const MPI_Status &status, MPI_Datatype type = MPI_BYTE);
 
 } // namespace cases

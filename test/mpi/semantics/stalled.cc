@@ -23,6 +23,7 @@ using cases::expect;
 using cases::is_stopped;
 using cases::pattern;
 using cases::peak;
+using cases::Variable;
 using cases::world;
 
 int messages = 0;
@@ -34,35 +35,6 @@ constexpr int flood_tag = 1;
 constexpr int pid_tag = 2;
 constexpr unsigned long long times_again = 20; // each of which could keep something more
 constexpr double deadline_seconds = 30;
-
-/* A performance variable of dr; of each process, or of all together. */
-class Variable {
-  public:
-    Variable(const char *name, int var_class, bool of_comm)
-    {
-        MPI_T_pvar_session_create(&session_);
-        int index = 0;
-        check(MPI_T_pvar_get_index(name, var_class, &index) == MPI_SUCCESS, name);
-        MPI_Comm comm = MPI_COMM_WORLD;
-        int count = 0;
-        MPI_T_pvar_handle_alloc(session_, index, of_comm ? &comm : nullptr, &handle_, &count);
-        check(count >= 1 && count <= static_cast<int>(values_.size()), name, count);
-    }
-    ~Variable() { MPI_T_pvar_session_free(&session_); }
-    Variable(const Variable &) = delete;
-    Variable &operator=(const Variable &) = delete;
-    /* The first value: that of rank 0. */
-    unsigned long long read()
-    {
-        MPI_T_pvar_read(session_, handle_, values_.data());
-        return values_[0];
-    }
-
-  private:
-    MPI_T_pvar_session session_ = MPI_T_PVAR_SESSION_NULL;
-    MPI_T_pvar_handle handle_ = MPI_T_PVAR_HANDLE_NULL;
-    std::array<unsigned long long, 2> values_{};
-};
 
 void receive()
 {
@@ -80,12 +52,12 @@ void receive()
 unsigned long long send_in_vain(Variable &window, Variable &again)
 {
     const double end = MPI_Wtime() + deadline_seconds;
-    const unsigned long long before = again.read();
+    const unsigned long long before = again.sum();
     unsigned long long largest = 0;
-    while (again.read() < before + times_again) {
+    while (again.sum() < before + times_again) {
         int flag = 0;
         MPI_Iprobe(0, flood_tag, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-        largest = std::max(largest, window.read());
+        largest = std::max(largest, window.sum());
         if (MPI_Wtime() > end) {
             check(false, "nothing was sent again");
             break;
@@ -111,7 +83,7 @@ void send()
     unsigned long long largest = 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
         MPI_Isend(out[i].data(), bytes, MPI_BYTE, 0, flood_tag, MPI_COMM_WORLD, &requests[i]);
-        largest = std::max(largest, window.read());
+        largest = std::max(largest, window.sum());
     }
     largest = std::max(largest, send_in_vain(window, again));
     const long grown = peak() - before;

@@ -1,5 +1,7 @@
 /// \file
-/// Lets btl/tcp carry fragments as large as pml/dr's where pml/dr is asked for by name.
+/// Does what pml/dr needs before the BTLs are initialised, where pml/dr is asked for by name: lets
+/// btl/tcp carry fragments as large as pml/dr's, and switches Open MPI's locks on for the helper
+/// thread (pml_dr_progress thread).
 ///
 /// btl/tcp makes its buffers when it is initialised, both for what it sends and for what it
 /// receives, and MPI_Init initialises the BTLs before it opens a PML: what pml/dr itself could
@@ -11,6 +13,7 @@
 #include <string_view>
 
 #include "ompi/mca/pml/dr/fragment_size.hpp"
+#include "ompi/mca/pml/dr/progress_mode.hpp"
 #include "opal/mca/open_mpi_series.hpp"
 
 extern "C" OMPI_DECLSPEC mca_bml_base_component_2_0_0_t mca_bml_dr_component;
@@ -19,38 +22,59 @@ namespace ft::dr {
 
 namespace {
 
-bool names_dr(int variable) noexcept
+/// \return the text of a registered parameter, empty when there is none
+std::string_view text_of(int variable) noexcept
 {
     const mca_base_var_t *known = nullptr;
-    if (mca_base_var_get(variable, &known) != OPAL_SUCCESS || known->mbv_storage == nullptr ||
-        known->mbv_storage->stringval == nullptr) {
-        return false;
-    }
-    // Of several names Open MPI takes the first only.
-    const std::string_view names(known->mbv_storage->stringval);
-    return names == "dr" || names.starts_with("dr,");
+    return mca_base_var_get(variable, &known) != OPAL_SUCCESS || known->mbv_storage == nullptr ||
+                   known->mbv_storage->stringval == nullptr
+               ? std::string_view{}
+               : std::string_view(known->mbv_storage->stringval);
 }
 
-/// The PMLs' framework is opened later, unless the program has used MPI_T. Its parameter is
-/// registered here in the same words, which finds what was set, be it in a file, and taken back.
-bool dr_is_named() noexcept
+/// Looks at a parameter of the PMLs, or of one of them. Their framework is opened later, unless the
+/// program has used MPI_T. It is registered here in the same words, which finds what was set, be it
+/// in a file, and taken back.
+template <class Test>
+bool set_early(const char *component, const char *name, const char *help, int flags,
+               mca_base_var_info_lvl_t level, mca_base_var_scope_t scope, Test test) noexcept
 {
-    if (const int known = mca_base_var_find("ompi", "pml", nullptr, nullptr); known >= 0) {
-        return names_dr(known);
+    if (const int known = mca_base_var_find("ompi", "pml", component, name); known >= 0) {
+        return test(text_of(known));
     }
-    static char *names = nullptr; // Open MPI frees what it puts there
+    static char *text = nullptr; // Open MPI frees what it puts there
     const int early = mca_base_var_register(
-        "ompi", "pml", nullptr, nullptr,
-        "Default selection set of components for the pml framework (<none> means use all "
-        "components that can be found)",
-        MCA_BASE_VAR_TYPE_STRING, nullptr, 0, MCA_BASE_VAR_FLAG_SETTABLE, OPAL_INFO_LVL_2,
-        MCA_BASE_VAR_SCOPE_ALL_EQ, &names);
+        "ompi", "pml", component, name, help, MCA_BASE_VAR_TYPE_STRING, nullptr, 0,
+        static_cast<mca_base_var_flag_t>(flags), level, scope, &text);
     if (early < 0) {
         return false;
     }
-    const bool named = names_dr(early);
+    const bool found = test(text_of(early));
     mca_base_var_deregister(early);
-    return named;
+    return found;
+}
+
+bool dr_is_named() noexcept
+{
+    return set_early(
+        nullptr, nullptr,
+        "Default selection set of components for the pml framework (<none> means use "
+        "all components that can be found)",
+        MCA_BASE_VAR_FLAG_SETTABLE, OPAL_INFO_LVL_2, MCA_BASE_VAR_SCOPE_ALL_EQ,
+        // Of several names Open MPI takes the first only.
+        [](std::string_view names) { return names == "dr" || names.starts_with("dr,"); });
+}
+
+/// The helper thread that pml/dr starts later, if the user wants it, calls the BTLs beside the
+/// program's own: they are to find Open MPI's locks switched on when they set themselves up.
+void switch_on_locks() noexcept
+{
+    // As Open MPI registers a component's: it goes away with the component.
+    constexpr int flags = MCA_BASE_VAR_FLAG_SETTABLE | MCA_BASE_VAR_FLAG_DWG;
+    if (set_early(progress_component, progress_name, progress_help, flags, progress_level,
+                  progress_scope, [](std::string_view mode) { return mode == progress_thread; })) {
+        opal_set_using_threads(true);
+    }
 }
 
 /// Nothing that a user, or an administrator, has set is changed.
@@ -79,6 +103,7 @@ void unregister_btls() noexcept
 int open() noexcept
 {
     if (mca::open_mpi_fits() && dr_is_named()) {
+        switch_on_locks();
         // The framework of the BTLs is opened next. It reads the BTLs' parameters now, then finds
         // that done; it counts its users, and this one goes again.
         const bool registered =

@@ -216,7 +216,10 @@ bool add_paths(PeerState &peer, base::Time present)
     const BtlLimits limits = limits_of(peer.proc->super.proc_name);
     std::size_t eager = SIZE_MAX;
     std::size_t whole = SIZE_MAX; // what fits behind any upper header
-    for (std::size_t i = 0; i < mca_bml_base_btl_array_get_size(&endpoint->btl_send); ++i) {
+    const std::size_t ways = mca_bml_base_btl_array_get_size(&endpoint->btl_send);
+    peer.engine.expect_paths(ways);
+    peer.paths.reserve(ways);
+    for (std::size_t i = 0; i < ways; ++i) {
         const mca_bml_base_btl_t &way = *mca_bml_base_btl_array_get_index(&endpoint->btl_send, i);
         mca_btl_base_module_t *btl = way.btl;
         const std::size_t carried =

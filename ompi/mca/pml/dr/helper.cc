@@ -1,5 +1,7 @@
 #include "ompi/mca/pml/dr/helper.hpp"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -88,6 +90,7 @@ bool Helper::sleep(bool until_busy) noexcept
 
 void Helper::run() noexcept
 {
+    pthread_setname_np(pthread_self(), "pml_dr_helper"); // as top -H and debuggers show it
     unsigned calm = 0;
     while (sleep(calm >= linger)) {
         const std::uint64_t seen = passes_.load(std::memory_order_relaxed);

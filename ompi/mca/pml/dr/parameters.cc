@@ -5,6 +5,7 @@
 
 #include "ompi/mca/pml/dr/fragment_size.hpp"
 #include "ompi/mca/pml/dr/progress.hpp"
+#include "ompi/mca/pml/dr/progress_mode.hpp"
 #include "opal/mca/misread.hpp"
 #include "opal/mca/show_help.hpp"
 
@@ -30,6 +31,7 @@ struct Entry {
 enum Index : std::size_t {
     fragment_bytes,
     window_bytes,
+    process_window_bytes,
     window_vfrags,
     eager_limit,
     eager_window_bytes,
@@ -66,6 +68,12 @@ std::array<Entry, Index::count> table{{
      "Most payload to one peer that is sent and not yet acknowledged, bytes; at least "
      "fragment_bytes. Too low: the sender waits for acknowledgements on a long or fast network. "
      "Too high: memory for small messages that wait for their acknowledgement."},
+    {"process_window_bytes", 1024 * mebi, 4 * kibi, 1024 * 1024 * mebi, OPAL_INFO_LVL_4,
+     "Most payload of long messages to all peers together that is under way and not yet "
+     "acknowledged, bytes; a peer to which nothing is under way gets one fragment in any case. Too "
+     "low: peers wait for each other's acknowledgements. Too high: memory of the BTLs, and copies "
+     "of "
+     "what is not contiguous, where many peers are slow at once."},
     {"window_vfrags", 256, 2, 1024, OPAL_INFO_LVL_5,
      "Most VFRAGs (small messages, or groups of 64 fragments) to one peer that are sent and not "
      "yet acknowledged. Too low: small messages wait for acknowledgements. Too high: memory, and "
@@ -235,14 +243,8 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
     if (rc < 0) {
         return rc;
     }
-    rc = register_text(
-        component, "progress",
-        "Who sends again what was lost: app, the program whenever it calls MPI, or thread, also a "
-        "thread of this component while it does not. app: who computes for long keeps a receiver "
-        "waiting that long for a fragment that was lost. thread: locks, some tens of nanoseconds "
-        "for each message, and a thread that wakes every pml_dr_rto_min_us while anything is "
-        "unacknowledged.",
-        OPAL_INFO_LVL_3, "app", &progress_text);
+    rc = register_text(component, progress_name, progress_help, progress_level, "app",
+                       &progress_text);
     if (rc < 0) {
         return rc;
     }
@@ -283,6 +285,7 @@ try {
     engine.absence = absence();
     engine.fragment_bytes = number32(Index::fragment_bytes) & ~std::uint32_t{15};
     engine.window_bytes = number(Index::window_bytes);
+    process_window = number(Index::process_window_bytes);
     engine.window_vfrags = number32(Index::window_vfrags);
     engine.path_depth = number32(Index::path_depth);
     engine.rto_initial = us(Index::rto_initial_us);
@@ -354,11 +357,11 @@ bool Parameters::checksum_payload(std::string_view btl_name) const
 bool Parameters::parse_progress()
 {
     const std::string_view text = progress_text == nullptr ? "" : progress_text;
-    if (text != "app" && text != "thread") {
+    if (text != progress_app && text != progress_thread) {
         bad_word("progress", text, "app, thread");
         return false;
     }
-    helper = text == "thread";
+    helper = text == progress_thread;
     return true;
 }
 

@@ -21,8 +21,9 @@ struct TestSwitches {
 /// Values after `load`; written once, before any traffic, and only read from then on.
 struct Parameters {
     reliability::Config engine;
-    std::uint32_t eager_limit = 0;  ///< payload bytes, 0: what the BTLs say
-    std::uint64_t eager_window = 0; ///< PeerState::eager_cost of what was not asked for
+    std::uint64_t process_window = 0; ///< bytes of long messages under way to all peers
+    std::uint32_t eager_limit = 0;    ///< payload bytes, 0: what the BTLs say
+    std::uint64_t eager_window = 0;   ///< PeerState::eager_cost of what was not asked for
     base::Duration drain = base::Duration::zero();
     base::Duration reconnect = base::Duration::zero(); ///< zero: a broken connection stays broken
     base::Duration keepalive = base::Duration::zero(); ///< zero: none

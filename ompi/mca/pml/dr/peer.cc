@@ -4,6 +4,7 @@
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/process_window.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
 #include "ompi/mca/pml/dr/vader_fragment.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
@@ -203,7 +204,8 @@ bool PeerState::open_data(SendRequest &request, base::Time present) noexcept
     if (request.base == nullptr) {
         length = std::min(length, std::max(packed_at_most / fragment * fragment, fragment));
     }
-    if (!engine.has_room(length, false)) {
+    length = process_window.room(length, fragment, engine.sender().window_bytes() == 0);
+    if (length == 0 || !engine.has_room(length, false)) {
         return false;
     }
     TxData *tx = pools().get_data();
@@ -234,6 +236,7 @@ bool PeerState::open_data(SendRequest &request, base::Time present) noexcept
     tx->vfrag.fragment_bytes = static_cast<std::uint32_t>(std::min(fragment, length));
     tx->vfrag.fragments = {tx->records,
                            reliability::Vfrag::count_for(length, tx->vfrag.fragment_bytes)};
+    process_window.add(length);
     engine.submit(tx->vfrag, present);
     request.opened += length;
     ++request.open_vfrags;

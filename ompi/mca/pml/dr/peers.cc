@@ -225,9 +225,16 @@ int Peers::progress(base::Time present) noexcept
     if (OPAL_UNLIKELY(__atomic_load_n(&starved_, __ATOMIC_RELAXED))) {
         take_back_abandoned(present);
     }
-    // Whatever is called for from here on is called for anew: each peer does when it is left.
-    __atomic_store_n(&pass_wanted_, false, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&pass_at_, base::Time::never().ns(), __ATOMIC_SEQ_CST);
+    // Whatever is called for from here on is called for anew: each peer does when it is left. Where
+    // there are threads, these stores come before all looks at the peers; one alone need not wait
+    // for them.
+    if (opal_using_threads()) {
+        __atomic_store_n(&pass_wanted_, false, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&pass_at_, base::Time::never().ns(), __ATOMIC_SEQ_CST);
+    } else {
+        __atomic_store_n(&pass_wanted_, false, __ATOMIC_RELAXED);
+        __atomic_store_n(&pass_at_, base::Time::never().ns(), __ATOMIC_RELAXED);
+    }
     for (std::size_t i = 0;;) {
         PeerState *peer = nullptr;
         {

@@ -62,6 +62,10 @@ class Peers {
     void call_for_pass_at(base::Time when) noexcept
     {
         std::int64_t known = __atomic_load_n(&pass_at_, __ATOMIC_RELAXED);
+        if (!opal_using_threads()) {
+            __atomic_store_n(&pass_at_, std::min(known, when.ns()), __ATOMIC_RELAXED);
+            return;
+        }
         while (when.ns() < known &&
                !__atomic_compare_exchange_n(&pass_at_, &known, when.ns(), true, __ATOMIC_RELEASE,
                                             __ATOMIC_RELAXED)) {

@@ -1,5 +1,7 @@
 #include "ompi/mca/pml/dr/tx_vfrag.hpp"
 
+#include "ompi/mca/pml/dr/process_window.hpp"
+
 #include <atomic>
 #include <cstring>
 
@@ -154,6 +156,7 @@ void TxPools::put_back(TxVfrag *tx) noexcept
         std::free(tx->packed);
     }
     if (tx->size_class == data_class) {
+        process_window.remove(tx->vfrag.length); // 0 when it was never given to an engine
         data_.put(tx);
     } else {
         ordered_[tx->size_class].put(tx);
