@@ -290,25 +290,6 @@ void peers_who_take_turns_share_one_socket(void **)
     assert_true(right);
 }
 
-void many_go_in_few_calls(void **)
-{
-    std::string why;
-    auto here = open_udp(loopback(), settings_with(true), why);
-    auto there = open_udp(loopback(), settings_with(true), why);
-    auto channel = here->connect(there->address(), why);
-    const auto bytes = content(0, 1400);
-    std::vector<Outgoing> out(128);
-    for (Outgoing &one : out) {
-        one.pieces[0] = {const_cast<std::byte *>(bytes.data()), bytes.size()};
-    }
-    std::size_t taken = 0;
-    const SendResult result = channel->send(out, taken);
-    const std::uint64_t calls = here->counters().calls_send;
-    channel.reset();
-    assert_true(result == SendResult::ok && taken == 128);
-    assert_in_range(calls, 1, 8);
-}
-
 void a_closed_peer_is_loss_and_not_an_error(void **)
 {
     std::string why;
@@ -412,7 +393,6 @@ int main()
         cmocka_unit_test(one_peer_alone_comes_by_its_own_socket),
         cmocka_unit_test(what_waits_at_a_socket_that_is_closed_is_taken),
         cmocka_unit_test(peers_who_take_turns_share_one_socket),
-        cmocka_unit_test(many_go_in_few_calls),
         cmocka_unit_test(a_closed_peer_is_loss_and_not_an_error),
         cmocka_unit_test(what_is_too_large_is_told),
         cmocka_unit_test(an_address_of_another_kind_is_refused),
