@@ -1,0 +1,244 @@
+// What a module of btl/dgram does with its fragments while the network takes no more.
+#include "opal/mca/btl/dgram/dgram.hpp"
+#include "test/unit/cmocka.hpp"
+
+#include <array>
+#include <vector>
+
+using namespace ft::dgram;
+
+extern "C" {
+/// Which the modules say they belong to; nothing else is asked of it here.
+mca_btl_base_component_t mca_btl_dgram_component;
+}
+
+namespace {
+
+constexpr std::size_t plenty = 1U << 30U;
+constexpr std::size_t datagram_bytes = 1472;
+constexpr std::uint32_t batch = 8;
+constexpr std::uint64_t key = 0x123456789abcdef;
+
+/// A network with room for so many datagrams.
+struct Network {
+    std::size_t room = plenty;
+    std::vector<std::vector<std::byte>> datagrams; ///< that it took
+};
+
+class Way final : public Channel {
+  public:
+    explicit Way(Network &network) : network_(network) {}
+    SendResult send(std::span<const Outgoing> datagrams, std::size_t &taken) noexcept override
+    {
+        for (taken = 0; taken < datagrams.size(); ++taken, --network_.room) {
+            if (network_.room == 0) {
+                return SendResult::full;
+            }
+            std::vector<std::byte> &copy = network_.datagrams.emplace_back();
+            for (const iovec &piece : datagrams[taken].pieces) {
+                const auto *bytes = static_cast<const std::byte *>(piece.iov_base);
+                copy.insert(copy.end(), bytes, bytes + piece.iov_len);
+            }
+        }
+        return SendResult::ok;
+    }
+    [[nodiscard]] std::string trouble() const override { return {}; }
+
+  private:
+    Network &network_;
+};
+
+class Carrier final : public Transport {
+  public:
+    Carrier(Network &network, std::size_t in_one_piece)
+        : network_(network), in_one_piece_(in_one_piece)
+    {
+    }
+    [[nodiscard]] const std::string &provider() const noexcept override { return nothing_; }
+    [[nodiscard]] const Address &address() const noexcept override { return address_; }
+    [[nodiscard]] std::size_t largest() const noexcept override { return datagram_bytes; }
+    [[nodiscard]] std::size_t in_one_piece() const noexcept override { return in_one_piece_; }
+    [[nodiscard]] std::size_t receive_room() const noexcept override { return 0; }
+    [[nodiscard]] std::unique_ptr<Channel> connect(const Address &, std::string &) noexcept override
+    {
+        return std::make_unique<Way>(network_);
+    }
+    int receive(Sink &) noexcept override { return 0; }
+    [[nodiscard]] const TransportCounters &counters() const noexcept override { return counters_; }
+    [[nodiscard]] const std::string &trouble() const noexcept override { return nothing_; }
+
+  private:
+    Network &network_;
+    std::size_t in_one_piece_;
+    Address address_;
+    std::string nothing_;
+    TransportCounters counters_;
+};
+
+std::byte content(std::size_t number, std::size_t at)
+{
+    return static_cast<std::byte>(number * 7 + at * 31);
+}
+
+/// Full datagrams, but for a few.
+std::size_t bytes_of(std::size_t number)
+{
+    return number % 5 == 4 ? 20 : datagram_bytes - whole_bytes - number % 3;
+}
+
+mca_btl_base_tag_t tag_of(std::size_t number)
+{
+    return static_cast<mca_btl_base_tag_t>(65 + number % 10);
+}
+
+/// A module with one peer.
+struct Sender {
+    Network network;
+    Settings settings;
+    std::unique_ptr<Module> module;
+    Endpoint *peer = nullptr;
+
+    explicit Sender(std::size_t in_one_piece)
+    {
+        settings.batch = batch;
+        settings.size_interval_ms = 0; // no datagrams but those of the test
+        module = std::make_unique<Module>(
+            Interface{}, std::make_unique<Carrier>(network, in_one_piece), settings, key, 0);
+        peer = module->add_peer(nullptr, Address{}, key, datagram_bytes);
+    }
+
+    /// \param ours the fragment is the module's from now on; else it stays the PML's
+    int send(std::size_t number, bool ours = true)
+    {
+        Fragment *fragment =
+            module->allocate(bytes_of(number), ours ? MCA_BTL_DES_FLAGS_BTL_OWNERSHIP : 0);
+        std::byte *data = fragment->data();
+        for (std::size_t i = 0; i < bytes_of(number); ++i) {
+            data[i] = content(number, i);
+        }
+        const int rc = module->send(*peer, fragment, tag_of(number));
+        if (!ours || rc < 0) {
+            std::memset(data, 0, bytes_of(number)); // whatever the PML does with it
+            module->give_back(fragment);
+        }
+        return rc;
+    }
+    /// Fragments that the network took, if they are those from 0 on, each once and in order;
+    /// SIZE_MAX if not.
+    [[nodiscard]] std::size_t went() const
+    {
+        for (std::size_t number = 0; number < network.datagrams.size(); ++number) {
+            std::uint8_t tag = 0;
+            std::span<const std::byte> bytes;
+            bool same = parse_whole(network.datagrams[number], key, tag, bytes) &&
+                        tag == tag_of(number) && bytes.size() == bytes_of(number);
+            for (std::size_t i = 0; same && i < bytes.size(); ++i) {
+                same = bytes[i] == content(number, i);
+            }
+            if (!same) {
+                return SIZE_MAX;
+            }
+        }
+        return network.datagrams.size();
+    }
+};
+
+/// \return what went at each step
+std::vector<std::size_t> through_a_full_network(std::size_t in_one_piece, bool ours)
+{
+    Sender sender(in_one_piece);
+    std::vector<std::size_t> steps;
+    const auto step = [&] {
+        static_cast<void>(sender.module->progress());
+        steps.push_back(sender.went());
+    };
+    sender.network.room = 3;
+    std::size_t number = 0;
+    while (number < 100 && sender.send(number, ours) == 1) {
+        ++number;
+    }
+    steps.push_back(number);
+    step(); // no room, and nothing goes
+    sender.network.room = 5;
+    step();
+    while (number < 100 && sender.send(number, ours) == 1) {
+        ++number;
+    }
+    steps.push_back(number);
+    sender.network.room = plenty;
+    step();
+    step(); // nothing is left
+    return steps;
+}
+
+/// Two batches wait; the PML keeps what comes after them.
+void what_a_full_network_does_not_take_waits_and_goes_once_and_in_order(void **)
+{
+    const std::vector<std::size_t> wanted{
+        3 + 2 * batch, 3, 3 + 5, 3 + 5 + 2 * batch, 3 + 5 + 2 * batch, 3 + 5 + 2 * batch};
+    for (const std::size_t in_one_piece : std::array<std::size_t, 2>{1, batch}) {
+        for (const bool ours : {true, false}) {
+            assert_true(through_a_full_network(in_one_piece, ours) == wanted);
+        }
+    }
+}
+
+void a_flush_tries_again(void **)
+{
+    std::size_t went[3] = {};
+    {
+        Sender sender(1);
+        sender.network.room = 0;
+        static_cast<void>(sender.send(0));
+        static_cast<void>(sender.send(1));
+        sender.module->flush(*sender.peer);
+        went[0] = sender.went();
+        sender.network.room = 1;
+        sender.module->flush(*sender.peer);
+        went[1] = sender.went();
+        sender.network.room = plenty;
+        sender.module->flush(*sender.peer);
+        went[2] = sender.went();
+    }
+    assert_int_equal(went[0], 0);
+    assert_int_equal(went[1], 1);
+    assert_int_equal(went[2], 2);
+}
+
+/// What is sent at once stays the PML's when there is no room, and must not go later as well.
+void what_cannot_go_at_once_is_left_to_the_pml(void **)
+{
+    int rc[2] = {};
+    std::size_t datagrams[2] = {};
+    {
+        Sender sender(1);
+        const std::array<char, 20> header{};
+        const auto send = [&] {
+            return sender.module->send_now(*sender.peer, nullptr, header.data(), header.size(), 0,
+                                           tag_of(0));
+        };
+        sender.network.room = 0;
+        rc[0] = send();
+        sender.network.room = plenty;
+        static_cast<void>(sender.module->progress());
+        datagrams[0] = sender.network.datagrams.size();
+        rc[1] = send();
+        datagrams[1] = sender.network.datagrams.size();
+    }
+    assert_int_equal(rc[0], OPAL_ERR_OUT_OF_RESOURCE);
+    assert_int_equal(datagrams[0], 0);
+    assert_int_equal(rc[1], OPAL_SUCCESS);
+    assert_int_equal(datagrams[1], 1);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_full_network_does_not_take_waits_and_goes_once_and_in_order),
+        cmocka_unit_test(a_flush_tries_again),
+        cmocka_unit_test(what_cannot_go_at_once_is_left_to_the_pml),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
