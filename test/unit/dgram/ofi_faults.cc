@@ -20,6 +20,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "test/unit/dgram/ofi_guise.hpp"
+
 namespace ft::test {
 
 namespace {
@@ -40,6 +42,9 @@ constexpr std::array names{
     Name{"post_error", &OfiFaults::post_error},
     Name{"addresses", &OfiFaults::addresses},
     Name{"nothing", &OfiFaults::nothing},
+    Name{"prefix", &OfiFaults::prefix},
+    Name{"registers", &OfiFaults::registers},
+    Name{"domains", &OfiFaults::domains},
 };
 
 const char *rank_of_job()
@@ -79,8 +84,11 @@ struct Report {
             const OfiCounts &c = ofi_counts();
             std::fprintf(stderr,
                          "ofi_faults[rank %s]: sends=%" PRIu64 " injects=%" PRIu64
-                         " no_room=%" PRIu64 " failed=%" PRIu64 " refused=%" PRIu64 "\n",
-                         rank_of_job(), c.sends, c.injects, c.no_room, c.failed, c.refused);
+                         " no_room=%" PRIu64 " failed=%" PRIu64 " refused=%" PRIu64
+                         " registered=%" PRIu64 " released=%" PRIu64 " unregistered=%" PRIu64
+                         " without_prefix=%" PRIu64 "\n",
+                         rank_of_job(), c.sends, c.injects, c.no_room, c.failed, c.refused,
+                         c.registered, c.released, c.unregistered, c.without_prefix);
         }
     }
 };
@@ -94,9 +102,7 @@ Function *real(const char *name)
 
 /// A send that waits for its completion queue to be looked at.
 struct Waiting {
-    const void *bytes;
-    std::size_t length;
-    void *descriptor;
+    Message message;
     fi_addr_t peer;
     void *context;
 };
@@ -134,6 +140,7 @@ struct Opener {
     fi_ops_fabric fabric{};
     fi_ops_domain *own_domain = nullptr;
     fi_ops_domain domain{};
+    fi_ops_mr memory{};
 };
 
 /// By the provider's objects. What was closed is kept until another lies in its place: the provider
@@ -163,6 +170,12 @@ Register<Queue> queues;
 Register<Addresses> vectors;
 Register<Opener> openers;
 
+/// The space in front of a message is the provider's to write to, also of one that is sent.
+std::byte *writable(const void *bytes)
+{
+    return static_cast<std::byte *>(const_cast<void *>(bytes));
+}
+
 ssize_t send(fid_ep *object, const void *bytes, std::size_t length, void *descriptor,
              fi_addr_t peer, void *context)
 {
@@ -172,34 +185,51 @@ ssize_t send(fid_ep *object, const void *bytes, std::size_t length, void *descri
         ++ofi_counts().failed;
         return -static_cast<ssize_t>(faults.post_error);
     }
-    if (faults.queue == 0) {
-        ++ofi_counts().sends;
-        return endpoint.own->send(object, bytes, length, descriptor, peer, context);
-    }
-    if (endpoint.waiting.size() >= faults.queue) {
+    if (faults.queue != 0 && endpoint.waiting.size() >= faults.queue) {
         ++ofi_counts().no_room;
         return -FI_EAGAIN;
     }
+    Message message{writable(bytes), length, descriptor};
+    if (!take_message(message, FI_SEND)) {
+        return -FI_EINVAL;
+    }
     ++ofi_counts().sends;
-    endpoint.waiting.push_back({bytes, length, descriptor, peer, context});
+    if (faults.queue == 0) {
+        return endpoint.own->send(object, message.bytes, message.length, message.descriptor, peer,
+                                  context);
+    }
+    endpoint.waiting.push_back({message, peer, context});
     return 0;
 }
 
 ssize_t inject(fid_ep *object, const void *bytes, std::size_t length, fi_addr_t peer)
 {
-    if (length > ofi_faults().inject) {
+    Message message{writable(bytes), length, nullptr};
+    if (length > ofi_faults().inject || !take_message(message, 0)) {
         return -FI_EINVAL;
     }
     ++ofi_counts().injects;
-    return endpoints.of(object).own->inject(object, bytes, length, peer);
+    return endpoints.of(object).own->inject(object, message.bytes, message.length, peer);
+}
+
+ssize_t receive(fid_ep *object, void *room, std::size_t length, void *descriptor, fi_addr_t peer,
+                void *context)
+{
+    Message message{static_cast<std::byte *>(room), length, descriptor};
+    if (!take_message(message, FI_RECV)) {
+        return -FI_EINVAL;
+    }
+    ++ofi_counts().receives;
+    return endpoints.of(object).own->recv(object, message.bytes, message.length, message.descriptor,
+                                          peer, context);
 }
 
 void move_on(Endpoint &endpoint)
 {
     while (!endpoint.waiting.empty()) {
         const Waiting &one = endpoint.waiting.front();
-        if (endpoint.own->send(endpoint.object, one.bytes, one.length, one.descriptor, one.peer,
-                               one.context) != 0) {
+        if (endpoint.own->send(endpoint.object, one.message.bytes, one.message.length,
+                               one.message.descriptor, one.peer, one.context) != 0) {
             return;
         }
         endpoint.waiting.pop_front();
@@ -229,6 +259,7 @@ ssize_t read(fid_cq *object, void *room, std::size_t count)
         const bool fails =
             error != 0 && so_far >= faults.after && so_far - faults.after < faults.count;
         ofi_counts().failed += fails ? 1 : 0;
+        fresh[static_cast<std::size_t>(i)].len += sends ? 0 : faults.prefix;
         queue.done.push_back(
             {fresh[static_cast<std::size_t>(i)], fails ? static_cast<int>(error) : 0});
     }
@@ -272,7 +303,9 @@ int bind(fid *object, fid *other, std::uint64_t flags)
 
 int open_endpoint(fid_domain *domain, fi_info *info, fid_ep **out, void *context)
 {
-    const int rc = openers.of(domain).own_domain->endpoint(domain, info, out, context);
+    fi_info *real = info_without_guise(*info);
+    const int rc = openers.of(domain).own_domain->endpoint(domain, real, out, context);
+    fi_freeinfo(real);
     if (rc == 0) {
         fid_ep *object = *out;
         Endpoint &endpoint = endpoints.fresh(object);
@@ -285,6 +318,7 @@ int open_endpoint(fid_domain *domain, fi_info *info, fid_ep **out, void *context
         endpoint.messages = *object->msg;
         endpoint.messages.send = send;
         endpoint.messages.inject = inject;
+        endpoint.messages.recv = receive;
         object->msg = &endpoint.messages;
     }
     return rc;
@@ -334,7 +368,9 @@ int open_queue(fid_domain *domain, fi_cq_attr *attributes, fid_cq **out, void *c
 
 int open_domain(fid_fabric *fabric, fi_info *info, fid_domain **out, void *context)
 {
-    const int rc = openers.of(fabric).own_fabric->domain(fabric, info, out, context);
+    fi_info *real = info_without_guise(*info);
+    const int rc = openers.of(fabric).own_fabric->domain(fabric, real, out, context);
+    fi_freeinfo(real);
     if (rc == 0) {
         Opener &opener = openers.fresh(*out);
         opener.own_domain = (*out)->ops;
@@ -343,6 +379,11 @@ int open_domain(fid_fabric *fabric, fi_info *info, fid_domain **out, void *conte
         opener.domain.cq_open = open_queue;
         opener.domain.endpoint = open_endpoint;
         (*out)->ops = &opener.domain;
+        if (ofi_faults().registers != 0) {
+            opener.memory.size = sizeof opener.memory;
+            opener.memory.reg = register_memory;
+            (*out)->mr = &opener.memory;
+        }
     }
     return rc;
 }
@@ -373,7 +414,7 @@ int fi_getinfo(std::uint32_t version, const char *node, const char *service, std
     if (ft::test::ofi_faults().nothing != 0) {
         return -FI_ENODATA;
     }
-    const int rc = own(version, node, service, flags, hints, info);
+    const int rc = ft::test::info_in_guise(own, version, node, service, flags, hints, info);
     for (fi_info *one = rc == 0 ? *info : nullptr; one != nullptr; one = one->next) {
         one->tx_attr->inject_size =
             std::min<std::size_t>(one->tx_attr->inject_size, ft::test::ofi_faults().inject);

@@ -1,7 +1,7 @@
 /// \file
-/// libfabric with faults: its entry points stand in front of the real ones, and what the real
-/// provider opens gets operations of ours that hand on to its own. Linked into a unit test, or
-/// preloaded into the processes of a job (ofi_faults.so).
+/// libfabric with faults, or in another guise: its entry points stand in front of the real ones,
+/// and what the real provider opens gets operations of ours that hand on to its own. Linked into a
+/// unit test, or preloaded into the processes of a job (ofi_faults.so).
 #pragma once
 #include <cstdint>
 
@@ -25,6 +25,10 @@ struct OfiFaults {
     std::uint64_t addresses = ~std::uint64_t{0}; ///< so many are taken of peers, no more
     std::uint64_t nothing = 0;                   ///< 1: there is no provider at all
     bool mute = false; ///< fi_cq_readerr does not tell what failed, but fails itself
+    // What the provider passes for; see ofi_guise.hpp.
+    std::uint64_t prefix = 0;    ///< bytes in front of each message that are its own
+    std::uint64_t registers = 0; ///< 1: memory must be registered
+    std::uint64_t domains = 0;   ///< so many, and its addresses are none of IP
 };
 
 struct OfiCounts {
@@ -36,6 +40,11 @@ struct OfiCounts {
     std::uint64_t addresses = 0; ///< ... and those that were taken
     std::uint64_t send_completions = 0;
     std::uint64_t receive_completions = 0;
+    std::uint64_t receives = 0;       ///< by fi_recv
+    std::uint64_t registered = 0;     ///< pieces of memory
+    std::uint64_t released = 0;       ///< of those
+    std::uint64_t unregistered = 0;   ///< messages whose memory was not, or without its descriptor
+    std::uint64_t without_prefix = 0; ///< messages shorter than that alone
 };
 
 /// Of what is opened from now on, and already is.
