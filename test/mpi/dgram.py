@@ -212,6 +212,30 @@ def breaks(text, faults, reason):
     return case
 
 
+def more_demanding_libfabric():
+    """a provider with two domains and no addresses of IP, that wants space in front of messages, and memory registered"""
+    result, made = by_faulty_libfabric("inject=64,prefix=40,registers=1,domains=2", "dgram,self", pml_dr_stats=2)
+    fttap.comment(f"{made}")
+    for rank, counts in made.items():
+        result.must(counts["registered"] == 4 and counts["released"] == 4, f"two domains, two pieces of memory each: {made}")
+        result.must(counts["unregistered"] == 0 and counts["without_prefix"] == 0, f"it did not get what it asks for: {made}")
+        modules = re.findall(rf"^btl/dgram\[rank {rank}\]: module=(\d+) provider=ofi:udp ", result.output, re.M)
+        result.must(sorted(modules) == ["0", "1"], f"modules of rank {rank}: {modules}")
+        sent = re.findall(rf"^pml/dr\[rank {rank} -> \S+ dgram\[\d+\]\]: state=\w+ sent=(\d+) ", result.output, re.M)
+        result.must(len(sent) == 2 and all(int(number) > 0 for number in sent), f"sent by the paths of rank {rank}: {sent}")
+
+
+def faults_over_sockets_of_libfabric():
+    """by libfabric's provider sockets, with fragments lost, spoilt and doubled: every byte is right"""
+    result = BTL.run({**BTL.loopback, "btl_dgram_provider": "ofi:sockets", "btl_fault_count": 1, "btl_fault_drop": 1,
+                      "btl_fault_corrupt": 1, "btl_fault_duplicate": 1}, btl="fault,dgram,self", ranks=3)
+    result.must(result.right, "the data was not right")
+    result.must(" provider=ofi:sockets " in result.output, "another provider was used")
+    result.must(result.dgram["delivered"] > 1000, "it did not go by btl/dgram")
+    result.must(all(result.faults[name] > 0 for name in ("dropped", "corrupted", "duplicated")), f"{result.faults}")
+    result.must(result.dr["retransmitted"] > 0 and result.dr["duplicates"] > 0, "the faults did not strike")
+
+
 def full_send_queue_of_libfabric():
     """libfabric injects next to nothing, and takes a few sends at a time that go out later: every byte is right"""
     result, made = by_faulty_libfabric("inject=64,queue=4", "dgram,self")
@@ -243,10 +267,12 @@ TESTS = [
     carries("with the smallest buffers", receive_buffer=4096, send_buffer=4096,
             max_datagram=1472),
     carries("libfabric's datagrams", provider="ofi:udp"),
+    carries("libfabric's provider sockets", provider="ofi:sockets"),
     carries("the first provider of libfabric, small buffers", provider="ofi",
             receive_buffer=65536, max_datagram=600),
     BTL.inert("not in the list of BTLs", WRONG, btl="vader,self"),
     BTL.inert("with a list that only excludes", WRONG, btl="^openib"),
+    BTL.inert("with no list of BTLs at all", WRONG, btl=None),
     refuses_ob1,
     BTL.refuses({"btl_dgram_provider": "pigeons"}, "Parameter: btl_dgram_provider Value: pigeons"),
     BTL.refuses({"btl_dgram_provider": "ofi:pigeons"},
@@ -277,6 +303,8 @@ TESTS = [
     breaks("a receive of libfabric's completes with an error", "receive_error=5", "completion of fi_recv: Input/output error"),
     breaks("libfabric's queue of sends fails", "send_queue_error=5", "fi_cq_read of sends: Input/output error"),
     full_send_queue_of_libfabric,
+    more_demanding_libfabric,
+    faults_over_sockets_of_libfabric,
     settings_agree_with_the_manual,
 ]
 
