@@ -18,6 +18,7 @@ from fttap import check, comment, main  # noqa: E402
 
 DGRAM = {"pml": "dr", "btl": "dgram,self", "btl_dgram_stats": 1, "pml_dr_stats": 1}
 DEADLINE = 90
+START_WINDOW = 65536  # bytes of a congestion window at first
 STOPPED_SECONDS = 5
 
 
@@ -175,18 +176,32 @@ def overrun(cluster, host):
     return int(values[names.index("RcvbufErrors")])
 
 
+def windows(story):
+    """What pml_dr_stats 2 tells of the congestion control of each path by datagrams, as dicts."""
+    lines = re.findall(r"^pml/dr\[rank \d+ -> \S+ dgram\[\d+\]\]: (.* congestion_events=\d+)$", story.run.err, re.MULTILINE)
+    return [{name: int(n) for name, n in re.findall(r"(\w+)=(\d+)\b", line)} for line in lines]
+
+
 def full_buffers():
-    """buffers of a few packets run over, and that is no more than slow"""
-    parameters = dict(DGRAM, btl_dgram_receive_buffer=4096, btl_dgram_send_buffer=4096)
+    """buffers of a few packets run over: windows shrink, and that is no more than slow"""
+    parameters = dict(DGRAM, pml_dr_stats=2, btl_dgram_receive_buffer=4096, btl_dgram_send_buffer=4096)
     with ftcluster.Cluster() as cluster:
         with ftring.Story(cluster, parameters, DEADLINE, largest=100000) as story:
             story.under_way(rounds=10)
             finish(story)
             full = counted(story, "btl/dgram", "full")
             dropped = sum(overrun(cluster, f"n{host}") for host in range(4))
-            again = counted(story, "pml/dr", "retransmitted")
-            comment(f"the network took no more {full} times; {dropped} dropped on arrival, {again} sent again")
+            sent, again = (counted(story, "pml/dr", name) for name in ("sent", "retransmitted"))
+            events = [path["congestion_events"] for path in windows(story)]
+            left = sorted(path["congestion_window"] for path in windows(story))
+            comment(f"the network took no more {full} times; {dropped} dropped on arrival, {again} of {sent} sent again; "
+                    f"windows shrank {sum(events)} times, to {left}")
             check(dropped > 0 and again > 0, "no buffer ran over")
+            check(sum(events) > len(events), "windows hardly ever shrank")
+            # Half of them are at 8 to 10 KiB then, and at more than the 64 KiB of their start if none shrinks.
+            check(left[len(left) // 2] <= START_WINDOW // 2, "windows did not shrink to what such buffers hold")
+            # It is 0.23 to 0.34: also the smallest windows of six paths to a process are more than its buffers hold.
+            check(again < sent / 2, "most of it was sent again")
 
 
 def stopped_host():
