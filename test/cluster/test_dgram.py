@@ -213,20 +213,37 @@ def stopped_host():
             finish(story)
 
 
+def told_apart(cluster, settings):
+    """A job that cannot run, of a process on each of two hosts, told different things; what it said, in one line."""
+    words = ["--mca", "pml", "dr", "--mca", "btl", "dgram,self"]
+    for host, setting in settings.items():
+        words += [":"] if host != next(iter(settings)) else []
+        words += ["-np", "1", "--host", host, *setting, ftcluster.program("hashring"), "--rounds", "3"]
+    run = cluster.mpirun(*words, deadline=30, env=ftcluster.component_env())
+    code = run.wait()
+    text = " ".join((run.out + run.err).split())
+    if code in (0, ftcluster.PAST_DEADLINE) or "none of the BTLs in use leads" not in text:
+        run.tell()
+        raise AssertionError(f"exit code {code}, or no message says that there is no path")
+    return text
+
+
 def different_networks():
     """hosts that were told different networks say that no path leads to each other"""
     with ftcluster.Cluster(hosts=2) as cluster:
-        program = [ftcluster.program("hashring"), "--rounds", "3"]
-        common = ["--mca", "pml", "dr", "--mca", "btl", "dgram,self"]
-        run = cluster.mpirun(*common, "-np", "1", "--host", "n0", "-x",
-                             "OMPI_MCA_btl_dgram_if_include=lo", *program,
-                             ":", "-np", "1", "--host", "n1", *program,
-                             deadline=30, env=ftcluster.component_env())
-        code = run.wait()
-        text = " ".join((run.out + run.err).split())
-        if code in (0, ftcluster.PAST_DEADLINE) or "none of the BTLs in use leads" not in text:
-            run.tell()
-            raise AssertionError(f"exit code {code}, or no message says that there is no path")
+        told_apart(cluster, {"n0": ["-x", "OMPI_MCA_btl_dgram_if_include=lo"], "n1": []})
+
+
+def different_providers():
+    """hosts that were told different providers say so, each with the name of the other"""
+    with ftcluster.Cluster(hosts=2) as cluster:
+        text = told_apart(cluster, {"n0": ["-x", "OMPI_MCA_btl_dgram_provider=udp"],
+                                    "n1": ["-x", "OMPI_MCA_btl_dgram_provider=ofi:udp"]})
+        said = set(re.findall(r"Host: (\S+) Provider: (\S+) Process: \S+ on (\S+) Provider: (\S+)", text))
+        comment(str(said))
+        # Both notice, but the one that is first ends the job.
+        either = {("n0", "udp", "n1", "ofi:udp"), ("n1", "ofi:udp", "n0", "udp")}
+        check(said and said <= either, f"no message names the hosts and their providers: {said}")
 
 
 def no_route():
@@ -309,8 +326,8 @@ TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), loses("0.05", "ofi:udp"), c
          narrower("a network that swallows packets of the announced size is used with smaller ones", 1300, kinds="bulk,storm"),
          narrower("a network that swallows short messages, too, which go by themselves, is used with smaller packets", 700,
                   kinds="bulk", largest=900),
-         full_buffers, stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, no_route, replayed,
-         replayed_to_libfabric]
+         full_buffers, stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, different_providers,
+         no_route, replayed, replayed_to_libfabric]
 
 if __name__ == "__main__":
     chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]
