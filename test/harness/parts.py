@@ -23,18 +23,21 @@ def part_of(name):
 class Clock:
     """Adds up what the tests of each part took; tests that share the machine count with their share of it."""
 
-    def __init__(self, builds=0.0):
+    def __init__(self, builds=0.0, soak=False):
         self.builds = builds
+        self.soak = soak  # with the long tests no part is held to its minutes
         self.seconds = {part: 0.0 for part, _minutes, _patterns in PARTS}
 
     def add(self, name, seconds, share):
         self.seconds[part_of(name)] += seconds / share
 
     def lines(self):
-        """One line for each part that ran, with what it may take."""
+        """One line for each part that ran, with what it may take, and a mark when it took longer."""
         rows = [("building", None, self.builds)]
         rows += [(part, minutes, self.seconds[part]) for part, minutes, _patterns in PARTS]
         for part, minutes, seconds in rows:
             if seconds:
-                limit = f" of {minutes}" if minutes else ""
-                yield f"  {part:<32}{seconds / 60:6.1f}{limit} min"
+                limited = minutes and not self.soak
+                limit = f" of {minutes}" if limited else ""
+                over = "  <== over its time" if limited and seconds > 60 * minutes else ""
+                yield f"  {part:<32}{seconds / 60:6.1f}{limit} min{over}"

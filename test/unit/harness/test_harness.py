@@ -184,6 +184,18 @@ def the_time_of_every_part_is_added_up():
                      "pml/dr and btl/fault 0.8 of 21 min"]
 
 
+def a_part_over_its_time_is_marked():
+    def lines(seconds, soak=False):
+        clock = parts.Clock(soak=soak)
+        clock.add("cluster/dgram", seconds, 1)
+        clock.add("unit/harness", 10000, 1)  # has no limit
+        return [" ".join(line.split()) for line in clock.lines()]
+    rest = ["everything's style and harness 166.7 min"]
+    return (lines(240) == [*rest, "btl/dgram 4.0 of 4 min"]
+            and lines(250) == [*rest, "btl/dgram 4.2 of 4 min <== over its time"]
+            and lines(7200, soak=True) == [*rest, "btl/dgram 120.0 min"])
+
+
 def a_command_leaves_no_descriptor_behind():
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
@@ -268,7 +280,7 @@ CASES = [
     shared_memory_of_what_is_ended_goes_too, where_it_stood_is_told,
     what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
-    the_time_of_every_part_is_added_up, a_command_leaves_no_descriptor_behind,
+    the_time_of_every_part_is_added_up, a_part_over_its_time_is_marked, a_command_leaves_no_descriptor_behind,
     cases_side_by_side_are_told_in_order, what_is_awaited_ends,
     cores_are_shared_while_it_lasts,
 ]
