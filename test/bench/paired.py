@@ -146,9 +146,9 @@ class Rounds:
         return best, found[best], left_out + sum(len(p) for c, p in found.items() if c != best)
 
     def go(self, wanted, tell, limit_s):
-        """Rounds until every column has so many pairs of one class, at most half as many again, within the time."""
+        """Rounds until every column has so many pairs of one class, at most three times as many rounds, within the time."""
         start = time.monotonic()
-        while len(self.rounds) < wanted + wanted // 2:
+        while len(self.rounds) < 3 * wanted:
             turn = len(self.rounds) % len(self.columns)
             order = self.columns[turn:] + self.columns[:turn]
             self.rounds.append({column: self._one(column) for column in order})

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.join(TOP, "test", part) for part in ("harness", "lib")]
+sys.path[:0] = [os.path.join(TOP, "test", part) for part in ("harness", "lib", "bench")]
 
 import cores  # noqa: E402
 import ftcluster  # noqa: E402
 import manifest  # noqa: E402
+import paired  # noqa: E402
 import parts  # noqa: E402
 import supervisor  # noqa: E402
 import tap  # noqa: E402
@@ -196,6 +198,18 @@ def a_part_over_its_time_is_marked():
             and lines(7200, soak=True) == [*rest, "btl/dgram 120.0 min"])
 
 
+def rounds_go_on_until_there_are_enough_pairs():
+    def numbers(probes, limit_s):
+        """How many rounds there were, and pairs; the run of each round's second column finds the cores as in probes."""
+        left = iter(probes)
+        rounds = paired.Rounds(["a", "b"], lambda column: types.SimpleNamespace(probes=[50.0 if column == "a" else next(left)]))
+        rounds.go(4, lambda count: None, limit_s)
+        return len(rounds.rounds), len(rounds.pairs("b")[1])
+    near, far = 50.0, 110.0
+    return (numbers([near] * 4, 60) == (4, 4) and numbers([near, far, far] * 4, 60) == (10, 4)
+            and numbers([far] * 12, 60) == (12, 0) and numbers([near], 0) == (1, 1))
+
+
 def a_command_leaves_no_descriptor_behind():
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
@@ -280,7 +294,8 @@ CASES = [
     shared_memory_of_what_is_ended_goes_too, where_it_stood_is_told,
     what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
-    the_time_of_every_part_is_added_up, a_part_over_its_time_is_marked, a_command_leaves_no_descriptor_behind,
+    the_time_of_every_part_is_added_up, a_part_over_its_time_is_marked,
+    rounds_go_on_until_there_are_enough_pairs, a_command_leaves_no_descriptor_behind,
     cases_side_by_side_are_told_in_order, what_is_awaited_ends,
     cores_are_shared_while_it_lasts,
 ]
