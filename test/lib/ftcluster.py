@@ -259,6 +259,12 @@ class Cluster:
         port = self.counters()[host][str(rail)]
         return port["out"][kind] + port["in"][kind]
 
+    def carried(self, host, rail):
+        """Bytes that came to a host over a rail, and those that it sent over it: (came, sent), by its kernel."""
+        table = self.tool("run", host, "--", "cat", "/proc/net/dev")
+        words = re.search(rf"^\s*rail{rail}:(.*)$", table, re.MULTILINE).group(1).split()
+        return int(words[0]), int(words[8])
+
     def await_struck(self, kind, host, rail, number, deadline):
         """Wait until a fault struck number packets; False past the deadline.
 

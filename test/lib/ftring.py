@@ -1,11 +1,14 @@
 """Running hashring on a virtual cluster while a fault strikes at a known moment."""
 
+import re
 import time
 
 import ftcluster
-from fttap import check
+from fttap import check, comment
 
 RANKS = 4
+OUT_OF_USE = ("down", "probing", "gone")
+CARRIED = 8 << 20  # bytes that no probes add up to, and a few of the largest messages do
 
 
 class Story:
@@ -66,6 +69,26 @@ class Story:
         self.cluster.tool("thaw", host)
         self.goes_on()
 
+    def until(self, wanted, complaint):
+        """Wait until wanted() is true, looking again as each round begins; the run must not stand still or end meanwhile."""
+        while not wanted():
+            self.drain()
+            if not self.rounds(1):
+                self.run.stop()
+                self.run.tell()
+                raise AssertionError(complaint)
+
+    def peers_without(self, rank, path):
+        """To which peers that rank has taken its path of this name out, and not back, by what it said (pml_dr_verbose 1)."""
+        told = re.findall(rf"pml/dr\[rank {rank}\] [\d:.]+: peer (.*?) path {re.escape(path)}: \S+ -> (\S+)$", self.run.err,
+                          re.MULTILINE)
+        return {peer for peer, state in dict(told).items() if state in OUT_OF_USE}
+
+    def given(self, path):
+        """Payload that dr gave to the paths of this name at all ranks, as it said in the end (pml_dr_stats 2)."""
+        return sum(map(int, re.findall(rf"^pml/dr\[rank \d+ -> .* {re.escape(path)}\]: state=\w+ sent=\d+ bytes=(\d+)",
+                                       self.run.err, re.MULTILINE)))
+
     def finish(self):
         """Ask the program for its end and wait; returns the exit code."""
         with open(self._enough, "w", encoding="ascii"):
@@ -93,6 +116,31 @@ class Story:
 
     def __exit__(self, *_):
         self.close()
+
+
+def cut_in_turn(story, host, rank, paths):
+    """Cut one rail of a host after the other, without a word, but for the last.
+
+    Each rail is one kind of path alone, and `paths` are the names that dr has for them in the order of the rails. After a cut
+    the rank, which is on that host, takes the path out, and from then on the next rail carries messages, both ways.
+    """
+    cluster = story.cluster
+
+    def cut(rail, path, left):
+        began = time.monotonic()
+        cluster.tool("cut", host, rail, "--how", "drop")
+        check(cluster.await_struck("drop", host, rail, 1, story.end), "nothing was cut")
+        story.until(lambda: story.peers_without(rank, path), f"{path} was not taken out after the cut of rail {rail}")
+        took = time.monotonic() - began
+        before = cluster.carried(host, rail + 1)
+        story.until(lambda: min(now - then for now, then in zip(cluster.carried(host, rail + 1), before)) > CARRIED,
+                    f"rail {rail + 1} carries next to nothing though it is the turn of {left}")
+        story.goes_on()
+        comment(f"{path} was taken out {took:.1f} s after the cut of rail {rail}, to {len(story.peers_without(rank, path))} peers by now; "
+                f"{left} had carried {CARRIED >> 20} MiB {time.monotonic() - began:.1f} s after the cut")
+
+    for rail, (path, left) in enumerate(zip(paths, paths[1:])):
+        cut(rail, path, left)
 
 
 def verdict(run):
