@@ -245,6 +245,13 @@ int start_from_mpi_buffer(PeerState *peer, ompi_proc_t *process, const void *buf
                           std::size_t count, ompi_datatype_t *datatype, std::size_t bytes,
                           int destination, int tag, ompi_communicator_t *comm) noexcept
 {
+    if (peer != nullptr) {
+        // The request that nobody sees could tell nobody.
+        if (const int error = __atomic_load_n(&peer->error, __ATOMIC_ACQUIRE);
+            OPAL_UNLIKELY(error != MPI_SUCCESS)) {
+            return class_for(tag, error);
+        }
+    }
     void *copy = nullptr;
     if (bytes != 0) {
         copy = mca_pml_base_bsend_request_alloc_buf(bytes);
@@ -523,6 +530,9 @@ int start_requests(std::size_t count, ompi_request_t **requests) noexcept
             send.ompi().req_status.MPI_ERROR = rc;
             Completions done;
             done.add(&send);
+            if (rc > OMPI_SUCCESS) {
+                rc = OMPI_SUCCESS; // a class, of its peer: as of others the request tells it
+            }
         } else {
             rc = start(send);
         }
