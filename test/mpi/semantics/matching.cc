@@ -1,6 +1,7 @@
 /* Which receive gets which message: order, tags, wildcards, probes, cancel, communicators. */
 #include "test/mpi/semantics/cases.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace {
@@ -197,6 +198,46 @@ void cancelled_too_late()
     }
 }
 
+/* MPI_Cancel of a send changes nothing: its wait returns, and says that it was not cancelled, and
+ * the message arrives. So it is under ob1, too. */
+void cancelled_sends()
+{
+    const auto not_cancelled = [](MPI_Request &request, const char *what, int size) {
+        MPI_Status status;
+        check(MPI_Wait(&request, &status) == MPI_SUCCESS, what, size);
+        int cancelled = -1;
+        MPI_Test_cancelled(&status, &cancelled);
+        check(cancelled == 0, what, size);
+    };
+    for (const int size : {0, 100, 5000, 300000}) {
+        const auto out = pattern(static_cast<std::size_t>(size), 19);
+        std::vector<unsigned char> in(out.size());
+        for (const auto isend : {MPI_Isend, MPI_Issend}) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            isend(out.data(), size, MPI_BYTE, world().right(), 19, MPI_COMM_WORLD, &request);
+            check(MPI_Cancel(&request) == MPI_SUCCESS, "cancel", size);
+            MPI_Barrier(MPI_COMM_WORLD); // nobody has received yet
+            std::fill(in.begin(), in.end(), 0);
+            MPI_Recv(in.data(), size, MPI_BYTE, world().left(), 19, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            expect(in, 19, "wrong byte of a send that was cancelled");
+            not_cancelled(request, "send", size);
+        }
+        MPI_Request again = MPI_REQUEST_NULL;
+        MPI_Send_init(out.data(), size, MPI_BYTE, world().right(), 20, MPI_COMM_WORLD, &again);
+        for (int turn = 0; turn < 2; ++turn) {
+            MPI_Start(&again);
+            MPI_Cancel(&again);
+            std::fill(in.begin(), in.end(), 0);
+            MPI_Recv(in.data(), size, MPI_BYTE, world().left(), 20, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            expect(in, 19, "wrong byte of a persistent send that was cancelled");
+            not_cancelled(again, "persistent send", size);
+        }
+        MPI_Request_free(&again);
+    }
+}
+
 /* Half of the ranks against the other half, both with the same ranks in their groups. */
 void intercommunicators()
 {
@@ -326,6 +367,7 @@ constexpr std::array all{
     cases::Case{"matched probes", matched_probes},
     cases::Case{"cancelled receives", cancelled_receives},
     cases::Case{"a receive cancelled too late", cancelled_too_late},
+    cases::Case{"cancelled sends arrive", cancelled_sends},
     cases::Case{"intercommunicators", intercommunicators},
     cases::Case{"a hundred communicators", many_communicators},
     cases::Case{"communicators made while messages fly", made_while_in_flight},

@@ -1,6 +1,8 @@
 /* Every way to send and to receive, at the sizes where an implementation changes its mind. */
 #include "test/mpi/semantics/cases.hpp"
 
+#include <ctime>
+
 #include <array>
 
 namespace {
@@ -85,14 +87,22 @@ struct MpiBuffer {
     {
         MPI_Buffer_attach(space.data(), static_cast<int>(space.size()));
     }
-    ~MpiBuffer()
+    ~MpiBuffer() { detach(); }
+    MpiBuffer(const MpiBuffer &) = delete;
+    MpiBuffer &operator=(const MpiBuffer &) = delete;
+    void detach()
     {
+        if (!attached) {
+            return;
+        }
+        attached = false;
         void *address = nullptr;
         int size = 0;
         MPI_Buffer_detach(&address, &size);
         check(address == space.data() && size == static_cast<int>(space.size()), "detach", size);
     }
     std::vector<unsigned char> space;
+    bool attached = true;
 };
 
 void buffered()
@@ -133,6 +143,54 @@ void buffered_without_room()
     MPI_Error_class(rc, &error_class);
     check(error_class == MPI_ERR_BUFFER, "class", error_class);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+/* Behind a clock that all processes of the machine share. */
+double clock_seconds()
+{
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+/* MPI_Buffer_detach does not return before what is in the buffer has left it. The receiver takes it
+ * only when the sender, which does nothing else any more, has answered so many other messages: one
+ * that had not waited would have been back long before. */
+void detach_waits()
+{
+    constexpr int size = 3000000;
+    constexpr int turns = 100;
+    constexpr int sender = 0;
+    constexpr int receiver = 1;
+    if (world().rank == sender) {
+        const auto out = pattern(size, 8);
+        std::vector<MPI_Request> answers(turns);
+        std::array<char, turns> bytes{};
+        for (std::size_t i = 0; i < turns; ++i) {
+            MPI_Irecv(&bytes[i], 1, MPI_CHAR, receiver, 14, MPI_COMM_WORLD, &answers[i]);
+        }
+        double back = 0;
+        {
+            MpiBuffer buffer(size + MPI_BSEND_OVERHEAD);
+            MPI_Bsend(out.data(), size, MPI_BYTE, receiver, 13, MPI_COMM_WORLD);
+            buffer.detach();
+            back = clock_seconds();
+        }
+        MPI_Waitall(turns, answers.data(), MPI_STATUSES_IGNORE);
+        double asked = 0;
+        MPI_Recv(&asked, 1, MPI_DOUBLE, receiver, 15, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check(back >= asked, "was back so many us before", static_cast<long>((asked - back) * 1e6));
+    } else if (world().rank == receiver) {
+        MPI_Probe(sender, 13, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int turn = 0; turn < turns; ++turn) {
+            MPI_Ssend("", 1, MPI_CHAR, sender, 14, MPI_COMM_WORLD);
+        }
+        const double asked = clock_seconds();
+        std::vector<unsigned char> in(size);
+        MPI_Recv(in.data(), size, MPI_BYTE, sender, 13, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        expect(in, 8, "wrong byte");
+        MPI_Send(&asked, 1, MPI_DOUBLE, sender, 15, MPI_COMM_WORLD);
+    }
 }
 
 /* A synchronous send does not end before its receive has begun. */
@@ -346,6 +404,7 @@ constexpr std::array all{
     cases::Case{"a buffered send without room is MPI_ERR_BUFFER", buffered_without_room},
     cases::Case{"standard sends, unexpected", standard_unexpected},
     cases::Case{"synchronous sends, unexpected", synchronous_unexpected},
+    cases::Case{"the end of a buffer waits for what is in it", detach_waits},
     cases::Case{"a synchronous send waits for its receive", synchronous_waits},
     cases::Case{"persistent requests", persistent},
     cases::Case{"persistent buffered requests", persistent_buffered},
