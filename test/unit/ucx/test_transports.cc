@@ -62,6 +62,39 @@ void lists_choose_in_their_order_and_nothing_twice(void **)
     assert_string_equal(chosen(ethernet_host(), "tcp,tcp").c_str(), "tcp/lo tcp/eth0 ");
 }
 
+const std::vector<Resource> &two_adapters()
+{
+    static const std::vector<Resource> all{
+        network("rc_verbs", "mlx5_0:1"), network("ud_verbs", "mlx5_0:1"),
+        network("rc_mlx5", "mlx5_0:1"),  network("ud_mlx5", "mlx5_0:1"),
+        network("dc_mlx5", "mlx5_0:1"),  network("rc_verbs", "old_0:1"),
+        network("ud_verbs", "old_0:1"),  network("tcp", "ib0")};
+    return all;
+}
+
+void short_words_take_the_best_of_each_device(void **)
+{
+    assert_string_equal(chosen(two_adapters(), "ud").c_str(), "ud_mlx5/mlx5_0:1 ud_verbs/old_0:1 ");
+    assert_string_equal(chosen(two_adapters(), "rc").c_str(), "rc_mlx5/mlx5_0:1 rc_verbs/old_0:1 ");
+    assert_string_equal(chosen(two_adapters(), "dc").c_str(), "dc_mlx5/mlx5_0:1 ");
+    assert_string_equal(chosen(two_adapters(), "rc,tcp,rc,rc_verbs").c_str(),
+                        "rc_mlx5/mlx5_0:1 rc_verbs/old_0:1 tcp/ib0 rc_verbs/mlx5_0:1 ");
+    assert_string_equal(chosen(ethernet_host(), "dc,tcp,ud").c_str(), "tcp/lo tcp/eth0 !dc!ud");
+}
+
+void a_line_goes_by_the_same_device(void **)
+{
+    const auto line = [](const std::vector<Resource> &all, const char *transport,
+                         const char *device) -> std::string {
+        const Resource *resource = line_for(all, network(transport, device));
+        return resource == nullptr ? "none" : resource->transport + "/" + resource->device;
+    };
+    assert_string_equal(line(two_adapters(), "rc_mlx5", "mlx5_0:1").c_str(), "ud_mlx5/mlx5_0:1");
+    assert_string_equal(line(two_adapters(), "rc_verbs", "old_0:1").c_str(), "ud_verbs/old_0:1");
+    assert_string_equal(line(ethernet_host(), "tcp", "eth0").c_str(), "tcp/eth0");
+    assert_string_equal(line(two_adapters(), "rc_verbs", "new_0:1").c_str(), "none");
+}
+
 void unknown_words_are_told(void **)
 {
     assert_string_equal(chosen(ethernet_host(), "rc_mlx5,tcp,,x").c_str(),
@@ -89,6 +122,8 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(auto_is_the_best_of_each_kind),
         cmocka_unit_test(lists_choose_in_their_order_and_nothing_twice),
+        cmocka_unit_test(short_words_take_the_best_of_each_device),
+        cmocka_unit_test(a_line_goes_by_the_same_device),
         cmocka_unit_test(unknown_words_are_told),
         cmocka_unit_test(headers_survive_the_way),
     };

@@ -9,11 +9,23 @@ namespace ft::ucx {
 
 namespace {
 
-/// What auto takes, the best first. rc is not among them: it connects endpoints one by one.
+/// What auto takes, the best first. rc is not among them: it needs a queue for each peer, and was
+/// never run.
 constexpr std::array<std::string_view, 4> networks{"dc_mlx5", "ud_mlx5", "ud_verbs", "tcp"};
 constexpr std::array<std::string_view, 2> memories{"posix", "sysv"};
 /// Through shared memory, but without active messages: they read the memory of a peer.
 constexpr std::array<std::string_view, 2> without_messages{"cma", "knem"};
+
+/// Words that stand for several transports of an adapter, the best first; UCX_TLS has the same.
+struct Alias {
+    std::string_view word;
+    std::array<std::string_view, 2> transports;
+};
+constexpr std::array<Alias, 3> aliases{{
+    {"ud", {"ud_mlx5", "ud_verbs"}},
+    {"rc", {"rc_mlx5", "rc_verbs"}},
+    {"dc", {"dc_mlx5", "dc_mlx5"}},
+}};
 
 bool is_one_of(std::string_view name, std::span<const std::string_view> names)
 {
@@ -66,19 +78,44 @@ void add_component(uct_component_h component, std::vector<Resource> &out)
     }
 }
 
+void add_once(const Resource &resource, std::vector<Resource> &out)
+{
+    const bool twice = std::any_of(out.begin(), out.end(), [&](const Resource &other) {
+        return other.transport == resource.transport && other.device == resource.device;
+    });
+    if (!twice) {
+        out.push_back(resource);
+    }
+}
+
 bool add(const std::vector<Resource> &all, std::string_view transport, std::vector<Resource> &out)
 {
     bool found = false;
     for (const Resource &resource : all) {
-        if (resource.transport != transport) {
-            continue;
+        if (resource.transport == transport) {
+            found = true;
+            add_once(resource, out);
         }
-        found = true;
-        const bool twice = std::any_of(out.begin(), out.end(), [&](const Resource &other) {
-            return other.transport == resource.transport && other.device == resource.device;
+    }
+    return found;
+}
+
+/// Of each device the best transport that the word stands for.
+bool add_alias(const std::vector<Resource> &all, const Alias &alias, std::vector<Resource> &out)
+{
+    const auto rank = [&](const Resource &resource) {
+        return std::find(alias.transports.begin(), alias.transports.end(), resource.transport) -
+               alias.transports.begin();
+    };
+    bool found = false;
+    for (const Resource &resource : all) {
+        const bool wanted = is_one_of(resource.transport, alias.transports);
+        const bool second = std::any_of(all.begin(), all.end(), [&](const Resource &other) {
+            return other.device == resource.device && rank(other) < rank(resource);
         });
-        if (!twice) {
-            out.push_back(resource);
+        if (wanted && !second) {
+            found = true;
+            add_once(resource, out);
         }
     }
     return found;
@@ -116,11 +153,29 @@ std::vector<Resource> choose(const std::vector<Resource> &all, const std::string
             };
             first(memories);
             first(networks);
-        } else if (!add(all, word, chosen)) {
+            continue;
+        }
+        const auto alias = std::find_if(aliases.begin(), aliases.end(),
+                                        [&](const Alias &one) { return one.word == word; });
+        if (alias == aliases.end() ? !add(all, word, chosen) : !add_alias(all, *alias, chosen)) {
             unknown.emplace_back(word);
         }
     }
     return chosen;
+}
+
+const Resource *line_for(const std::vector<Resource> &all, const Resource &resource)
+{
+    constexpr std::array<std::string_view, 3> able{"ud_mlx5", "ud_verbs", "tcp"};
+    for (const std::string_view transport : able) {
+        const auto found = std::find_if(all.begin(), all.end(), [&](const Resource &other) {
+            return other.transport == transport && other.device == resource.device;
+        });
+        if (found != all.end()) {
+            return &*found;
+        }
+    }
+    return nullptr;
 }
 
 std::string listed(const std::vector<Resource> &all)

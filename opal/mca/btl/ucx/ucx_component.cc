@@ -53,7 +53,9 @@ int register_parameters() noexcept
         "transports",
         "Transports of UCX to use, separated by commas, like tcp,posix; each device of each is a "
         "module. auto (default) stands for the first of posix and sysv and the first of dc_mlx5, "
-        "ud_mlx5, ud_verbs and tcp that the host has. Few: fewer paths. Many: more to look at in "
+        "ud_mlx5, ud_verbs and tcp that the host has; ud, rc and dc for what each device has of "
+        "ud_mlx5 and ud_verbs, rc_mlx5 and rc_verbs, dc_mlx5, the first one. Few: fewer paths. "
+        "Many: more to look at in "
         "every progress, and shared memory twice",
         OPAL_INFO_LVL_2, &transports, "auto");
     parameters.text(
