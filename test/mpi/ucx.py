@@ -16,6 +16,7 @@ import fttap  # noqa: E402
 
 LOOPBACK = {"btl_ucx_if_include": "lo", "btl_ucx_stats": 1, "btl_ucx_verbose": 1}
 BTL = ftbtl.Btl("ucx", LOOPBACK)
+ONE_TO_ONE = {**LOOPBACK, "btl_ucx_transports": "tcp", "btl_ucx_connect": "ep"}
 WRONG = {"btl_ucx_transports": "nonsense"}
 ILLEGAL_INSTRUCTION = 1 << 3  # in a mask of signals
 
@@ -23,6 +24,30 @@ ILLEGAL_INSTRUCTION = 1 << 3  # in a mask of signals
 def carries(text, **parameters):
     """Every byte is right, and the end of the job is no failure."""
     return BTL.carries(text, ("malformed", "strangers", "no_receiver", "broken"), **parameters)
+
+
+def one_to_one(pml):
+    """Endpoints that are connected one to one carry what others do, and nothing else was used."""
+    def case():
+        for ranks, parameters in ((4, {}), (2, {"btl_ucx_fragment": 2000})):
+            result = BTL.run({**ONE_TO_ONE, **parameters}, pml=pml, ranks=ranks)
+            counted = ftmpi.sums(result.output, "btl/ucx")
+            result.must(result.right, "the data was not right")
+            result.must(counted["wired"] >= ranks, f"{counted['wired']} were connected one to one")
+            result.must(counted["delivered"] > 1000, "it did not go by btl/ucx")
+            for counter in ("malformed", "strangers", "no_receiver", "broken"):
+                result.must(counted[counter] == 0, f"{counter} is not 0")
+    case.__doc__ = f"TCP with endpoints connected one to one, under {pml}: every byte is right"
+    return case
+
+
+def nobody_is_wired_unasked():
+    """TCP connects to interfaces unless the user asks for something else"""
+    for connect in ("auto", "iface"):
+        result = BTL.run({**ONE_TO_ONE, "btl_ucx_connect": connect})
+        counted = ftmpi.sums(result.output, "btl/ucx")
+        result.must(result.right and counted["delivered"] > 1000 and counted["wired"] == 0,
+                    f"{connect}: {counted}")
 
 
 def host_without_such_a_network():
@@ -50,17 +75,18 @@ def seen_in_ranks(parameters, **options):
     return seen
 
 
-def killed_peer(transport):
+def killed_peer(transport, connect="auto"):
     """A rank dies: the others agree on it, and are not misled by what UCX says first."""
     def case():
         agree = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "agree")
         for dead, when in (("2", "later"), ("0", "during")):
-            result = BTL.run({**LOOPBACK, "btl_ucx_transports": transport, "errmgr": "radixft"},
+            result = BTL.run({**LOOPBACK, "btl_ucx_transports": transport, "btl_ucx_connect": connect,
+                              "errmgr": "radixft"},
                          program=[agree, dead, when], ranks=4)
             right = set(re.findall(r"^rank (\d+) right$", result.output, re.MULTILINE))
             result.must(result.code == 0 and right == {"0", "1", "2", "3"} - {dead},
                         f"rank {dead} died {when}: right were {sorted(right)}")
-    case.__doc__ = f"a killed peer over {transport}: the survivors agree on who died"
+    case.__doc__ = f"a killed peer over {transport}, connect {connect}: the survivors agree on who died"
     return case
 
 
@@ -99,10 +125,14 @@ TESTS = [
     carries("System V shared memory, small fragments", transports="sysv", fragment=2000),
     carries("TCP under ob1", pml="ob1", transports="tcp"),
     carries("shared memory under ob1", pml="ob1", transports="posix"),
+    one_to_one("dr"),
+    one_to_one("ob1"),
+    nobody_is_wired_unasked,
     BTL.inert("not in the list of BTLs", WRONG, btl="vader,self"),
     BTL.inert("with a list that only excludes", WRONG, btl="^openib"),
     leaves_processes_alone,
     killed_peer("tcp"),
+    killed_peer("tcp", connect="ep"),
     killed_peer("posix"),
     BTL.refuses({"btl_ucx_transports": "tcp,pigeons"}, "Not there: pigeons", "There are:"),
     BTL.refuses({"btl_ucx_transports": ""}, "Not there: (nothing)"),
@@ -110,6 +140,7 @@ TESTS = [
     BTL.refuses({"btl_ucx_if_include": "10.1.0.0/33"}, "Parameter: btl_ucx_if_include Value: 10.1.0.0/33"),
     BTL.refuses({"btl_ucx_fragment": 65536}, "It must be 1024 to 65528"),
     BTL.refuses({"btl_ucx_fragment": 100}, "It must be 1024 to 65528"),
+    BTL.refuses({"btl_ucx_connect": "both"}, "It must be auto, iface or ep"),
     BTL.refuses({"btl_ucx_latency": 2000000}, "It must be 0 to 1000000"),
     settings_agree_with_the_manual,
 ]

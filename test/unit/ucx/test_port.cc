@@ -26,10 +26,11 @@ struct Events final : PortEvents {
 
 std::unique_ptr<Port> open(const char *transport, std::string &why)
 {
-    for (const Resource &resource : resources()) {
+    const std::vector<Resource> all = resources();
+    for (const Resource &resource : all) {
         if (resource.transport == transport &&
             (resource.shared_memory || resource.device == "lo")) {
-            return Port::open(resource, fragment, why);
+            return Port::open(resource, all, ConnectBy::automatic, fragment, why);
         }
     }
     why = "no such transport here";
@@ -68,11 +69,11 @@ std::string talk(const char *transport)
     }
     one->tell(here);
     two->tell(there);
-    if (!one->reaches(two->device_address(), two->interface_address())) {
+    if (!one->reaches(two->address())) {
         return "out of reach";
     }
     ucs_status_t status = UCS_OK;
-    uct_ep_h way = one->connect(two->device_address(), two->interface_address(), status);
+    uct_ep_h way = one->connect(two->address(), status);
     if (way == nullptr) {
         return ucs_status_string(status);
     }
@@ -123,11 +124,10 @@ std::string refusal()
         return why;
     }
     one->tell(events);
-    const Bytes device = two->device_address();
-    const Bytes interface = two->interface_address();
+    const Address address = two->address();
     two.reset();
     ucs_status_t status = UCS_OK;
-    uct_ep_h way = one->connect(device, interface, status);
+    uct_ep_h way = one->connect(address, status);
     bool told = way == nullptr;
     for (int pass = 0; pass < passes && !told; ++pass) {
         Bytes bytes(8);
@@ -146,6 +146,45 @@ void who_is_gone_is_told(void **)
     assert_string_equal(refusal().c_str(), "");
 }
 
+/// What is said when endpoints cannot be connected as they would have to be.
+std::string no_line()
+{
+    std::string why;
+    for (const Resource &resource : resources()) {
+        if (resource.transport == "tcp" && resource.device == "lo") {
+            // Of all that there is: nothing that could carry the line.
+            const auto port = Port::open(resource, {}, ConnectBy::endpoints, fragment, why);
+            return port == nullptr ? why : "it opened";
+        }
+    }
+    return "no tcp here";
+}
+
+void a_port_without_a_line_is_refused(void **)
+{
+    assert_non_null(std::strstr(no_line().c_str(), "btl/ucx needs ud on the same device"));
+}
+
+void a_line_is_there_when_it_is_needed_alone(void **)
+{
+    const std::vector<Resource> all = resources();
+    const auto line_of = [&](const char *transport, ConnectBy connect) {
+        for (const Resource &resource : all) {
+            std::string why;
+            if (resource.transport == transport &&
+                (resource.shared_memory || resource.device == "lo")) {
+                const auto port = Port::open(resource, all, connect, fragment, why);
+                return port == nullptr ? why : port->has_line() ? port->line_transport() : "none";
+            }
+        }
+        return std::string("no such transport here");
+    };
+    assert_string_equal(line_of("tcp", ConnectBy::automatic).c_str(), "none");
+    assert_string_equal(line_of("tcp", ConnectBy::interfaces).c_str(), "none");
+    assert_string_equal(line_of("tcp", ConnectBy::endpoints).c_str(), "tcp");
+    assert_string_equal(line_of("posix", ConnectBy::endpoints).c_str(), "none");
+}
+
 } // namespace
 
 int main()
@@ -156,6 +195,8 @@ int main()
         cmocka_unit_test(posix_carries),
         cmocka_unit_test(sysv_carries),
         cmocka_unit_test(who_is_gone_is_told),
+        cmocka_unit_test(a_port_without_a_line_is_refused),
+        cmocka_unit_test(a_line_is_there_when_it_is_needed_alone),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -9,6 +9,8 @@
 
 #include <string>
 
+#include "opal/mca/btl/ucx/connect_by.hpp"
+
 extern "C" {
 /// What Open MPI looks for in the shared object.
 extern mca_btl_base_component_t mca_btl_ucx_component;
@@ -24,8 +26,10 @@ struct Settings {
     std::uint32_t fragment = 0;
     std::uint32_t check_interval_ms = 0;
     std::uint32_t verdict_ms = 0;
+    std::uint32_t wire_ms = 0;
     std::uint32_t bandwidth = 0;
     std::uint32_t latency = 0;
+    ConnectBy connect = ConnectBy::automatic;
     bool reconnect = false;
     bool stats = false;
     bool verbose = false;

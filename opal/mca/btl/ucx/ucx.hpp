@@ -14,6 +14,7 @@
 #include "opal/mca/btl/base/interfaces.hpp"
 #include "opal/mca/btl/ucx/message.hpp"
 #include "opal/mca/btl/ucx/port.hpp"
+#include "opal/mca/btl/ucx/wires.hpp"
 #include "opal/mca/lock.hpp"
 
 namespace ft::ucx {
@@ -64,10 +65,11 @@ class DoneList {
 /// The way from a module to one peer.
 struct Endpoint {
     opal_proc_t *process = nullptr;
-    std::uint64_t cookie = 0; ///< the peer's
-    Bytes device;
-    Bytes interface;
+    std::uint64_t cookie = 0;  ///< the peer's
+    Address address;           ///< the peer's: of its line where there is one
     uct_ep_h way = nullptr;    ///< made at first contact
+    Wire *wire = nullptr;      ///< what connects it, if that takes messages
+    bool open = false;         ///< UCX may be given what is to go there
     bool broken = false;       ///< for good
     bool lost = false;         ///< its connection broke, and another one is tried
     bool leaving = false;      ///< the peer has said so: what breaks now is no failure
@@ -88,6 +90,7 @@ struct ModuleCounters {
     std::uint64_t broken = 0;
     std::uint64_t renewed = 0;
     std::uint64_t lost = 0;
+    std::uint64_t wired = 0;
 };
 
 /// Fragments that wait for one peer before the PML is told to wait itself.
@@ -96,7 +99,7 @@ inline constexpr std::size_t most_waiting = 64;
 /// What the PML is told of a fragment that went down with its connection.
 int status_of_lost() noexcept;
 
-class Module final : public mca_btl_base_module_t, private PortEvents {
+class Module final : public mca_btl_base_module_t, private PortEvents, private WireEvents {
   public:
     using Endpoint = ucx::Endpoint;
     using Fragment = ucx::Fragment;
@@ -112,7 +115,7 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
     /// \return the way to that peer, nullptr when there is none
     Endpoint *reach(opal_proc_t *process);
     /// \return the new endpoint, owned by the module
-    Endpoint *add_peer(opal_proc_t *process, std::uint64_t cookie, Bytes device, Bytes interface);
+    Endpoint *add_peer(opal_proc_t *process, std::uint64_t cookie, Address address);
     void remove_peer(Endpoint *endpoint) noexcept;
 
     Fragment *allocate(std::size_t bytes, std::uint32_t flags) noexcept
@@ -139,9 +142,15 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
     };
     void take(std::span<const std::byte> message) noexcept override;
     void broken(uct_ep_h way, ucs_status_t status) noexcept override;
+    void wire_broken(uct_ep_h way, ucs_status_t status) noexcept override { broken(way, status); }
+    void wire_leaves(std::uint64_t cookie) noexcept override;
 
     enum class Ready : std::uint8_t { yes, lost, broken };
     Ready ready(Endpoint &endpoint) noexcept;
+    uct_ep_h connect(Endpoint &endpoint, ucs_status_t &status) noexcept;
+    /// Whether the peer is connected, too; asked until it is.
+    static bool opened(Endpoint &endpoint) noexcept { return endpoint.open = endpoint.wire->open; }
+    void took(Endpoint &endpoint) noexcept;
     void recover(Endpoint &endpoint) noexcept;
     void give_up(Endpoint &endpoint) noexcept;
     void bury(Endpoint &endpoint) noexcept;
@@ -162,6 +171,7 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
     const unsigned index_;
     mca::Mutex lock_; ///< guards all below, and everything of UCX's
     std::unique_ptr<Port> port_;
+    std::unique_ptr<Wires> wires_; ///< where endpoints are connected one to one
     std::size_t largest_short_ = 0;
     std::unordered_map<Endpoint *, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<uct_ep_h, Endpoint *> by_way_;
@@ -184,8 +194,9 @@ class Module final : public mca_btl_base_module_t, private PortEvents {
 struct Published {
     struct Place {
         std::string transport;
-        Bytes device;
-        Bytes interface;
+        Address at;
+        std::string line; ///< transport of its line, empty when there is none
+        Address line_at;
         btl::IpAddress address; ///< of its device, if it has one
         bool loopback = false;
     };

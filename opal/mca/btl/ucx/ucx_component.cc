@@ -16,7 +16,7 @@ namespace {
 Settings settings;
 const Library *library = nullptr;
 
-std::array<btl::NumberParameter<Settings>, 5> numbers{{
+std::array<btl::NumberParameter<Settings>, 6> numbers{{
     {"fragment", &Settings::fragment, 65528, 1024, 65528, OPAL_INFO_LVL_4,
      "Largest fragment, bytes with btl/ucx's own 8, 1024 to 65528, default 65528; a transport that "
      "carries less sets the limit itself. Low: more work for each byte. High: 4 MiB of receive "
@@ -29,6 +29,14 @@ std::array<btl::NumberParameter<Settings>, 5> numbers{{
      "Time from when a connection breaks until a PML that sends again what is lost (dr) is told "
      "that the path is gone, milliseconds, 0 to 3600000, default 5000. 0: at once, and a dead peer "
      "may be unreachable before it is known to be dead. High: fragments are lost for that long"},
+    {"wire_ms", &Settings::wire_ms, 600000, 0, 86400000, OPAL_INFO_LVL_5,
+     "Time that a peer may take to answer before its endpoint and ours are connected, where they "
+     "are "
+     "connected one to one (rc), milliseconds, 0 to 86400000, default 600000; 0 is without a "
+     "limit. "
+     "Then the path counts as broken, under a PML that sends again what is lost (dr); another one "
+     "waits, as for a receiver. Low: a process that computes without calling MPI is given up. "
+     "High: a path that does not come about is waited for"},
     {"bandwidth", &Settings::bandwidth, 0, 0, 4000000, OPAL_INFO_LVL_5,
      "What a module is believed to carry until it was measured, Mbit/s, 0 to 4000000; 0 (default) "
      "is 40000 for shared memory and 10000 for networks. Low: other paths are preferred at the "
@@ -42,6 +50,7 @@ std::array<btl::NumberParameter<Settings>, 5> numbers{{
 char *transports = nullptr;
 char *if_include = nullptr;
 char *if_exclude = nullptr;
+char *connect_by = nullptr;
 
 int register_parameters() noexcept
 {
@@ -69,6 +78,13 @@ int register_parameters() noexcept
         "Network devices or IPv4 networks not to use; only without btl_ucx_if_include. Default "
         "none. One that reaches no peer costs nothing but its sockets",
         OPAL_INFO_LVL_2, &if_exclude, "");
+    parameters.text(
+        "connect",
+        "How endpoints are connected. auto (default): to the peer's interface where the transport "
+        "can, else one to one after an exchange of messages (rc). iface: a transport that cannot "
+        "connect to interfaces is refused. ep: one to one wherever the transport can (tcp, too), "
+        "for those who develop this; all processes alike",
+        OPAL_INFO_LVL_9, &connect_by, "auto");
     parameters.numbers<Settings>(numbers);
     parameters.flag(
         "reconnect",
@@ -108,6 +124,14 @@ bool load_settings()
     const auto complain = [](const char *name, const std::string &value, const std::string &range) {
         btl::complain(help_file, "bad-parameter", name, value.c_str(), range.c_str(), name);
     };
+    const std::string how = connect_by == nullptr ? "" : connect_by;
+    if (how != "auto" && how != "iface" && how != "ep") {
+        complain("connect", how, "auto, iface or ep");
+        return false;
+    }
+    settings.connect = how == "ep"      ? ConnectBy::endpoints
+                       : how == "iface" ? ConnectBy::interfaces
+                                        : ConnectBy::automatic;
     return btl::take_numbers<Settings>("btl_ucx_", numbers, settings, complain);
 }
 

@@ -20,16 +20,14 @@ int status_of_lost() noexcept
     return mca::pml_retransmits() ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
 }
 
-Endpoint *Module::add_peer(opal_proc_t *process, std::uint64_t cookie, Bytes device,
-                           Bytes interface)
+Endpoint *Module::add_peer(opal_proc_t *process, std::uint64_t cookie, Address address)
 {
     const mca::Guard guard(lock_);
     auto fresh = std::make_unique<Endpoint>();
     Endpoint *endpoint = fresh.get();
     endpoint->process = process;
     endpoint->cookie = cookie;
-    endpoint->device = std::move(device);
-    endpoint->interface = std::move(interface);
+    endpoint->address = std::move(address);
     endpoint->waiting.reserve(most_waiting);
     // What is noted of peers later must not fail for want of memory.
     blocked_.reserve(endpoints_.size() + 1);
@@ -47,11 +45,17 @@ void Module::remove_peer(Endpoint *endpoint) noexcept
         const mca::Guard guard(lock_);
         if (endpoint->way != nullptr) {
             say_goodbye(*endpoint);
+            if (wires_ != nullptr) {
+                wires_->let_go(*endpoint->wire, endpoint->way, true);
+            }
             by_way_.erase(endpoint->way);
             if (under_way_) {
                 graveyard_.push_back(endpoint->way);
             } else {
                 uct_ep_destroy(endpoint->way); // what is in flight completes, with an error
+                if (wires_ != nullptr) {
+                    wires_->bury();
+                }
             }
         }
         drop_waiting(*endpoint);
@@ -80,7 +84,7 @@ Module::Ready Module::ready(Endpoint &endpoint) noexcept
         return Ready::lost; // whoever is asked after and does not answer is dead
     }
     ucs_status_t status = UCS_OK;
-    endpoint.way = port_->connect(endpoint.device, endpoint.interface, status);
+    endpoint.way = connect(endpoint, status);
     if (endpoint.way != nullptr) {
         try {
             by_way_.emplace(endpoint.way, &endpoint);
@@ -93,9 +97,41 @@ Module::Ready Module::ready(Endpoint &endpoint) noexcept
     return endpoint.broken ? Ready::broken : Ready::lost;
 }
 
+uct_ep_h Module::connect(Endpoint &endpoint, ucs_status_t &status) noexcept
+try {
+    if (wires_ == nullptr) {
+        endpoint.open = true;
+        return port_->connect(endpoint.address, status);
+    }
+    // Who computes for long answers late; a PML that cannot send again waits as for a receiver.
+    const base::Duration limit = mca::pml_retransmits() && settings_.wire_ms != 0
+                                     ? base::Duration::from_ms(settings_.wire_ms)
+                                     : base::Duration::max();
+    endpoint.wire = wires_->take_way(endpoint.cookie, endpoint.address, mca::now(), limit, status);
+    endpoint.open = endpoint.wire != nullptr && endpoint.wire->open;
+    return endpoint.wire == nullptr ? nullptr : endpoint.wire->way;
+} catch (...) {
+    status = UCS_ERR_NO_MEMORY;
+    return nullptr;
+}
+
+/// UCX took something for it.
+void Module::took(Endpoint &endpoint) noexcept
+{
+    if (endpoint.wire != nullptr) {
+        Wires::note_used(*endpoint.wire);
+    }
+    if (endpoint.lost) {
+        recover(endpoint);
+    }
+}
+
 void Module::bury(Endpoint &endpoint) noexcept
 {
     if (endpoint.way != nullptr) {
+        if (wires_ != nullptr) {
+            wires_->let_go(*endpoint.wire, endpoint.way, false);
+        }
         by_way_.erase(endpoint.way);
         graveyard_.push_back(endpoint.way);
         endpoint.way = nullptr;
@@ -170,6 +206,15 @@ void Module::broken(uct_ep_h way, ucs_status_t status) noexcept
     // UCX has endpoints of its own, too, for peers that nothing was sent to yet.
     if (const auto found = by_way_.find(way); found != by_way_.end()) {
         fail(*found->second, status);
+    } else if (wires_ != nullptr) {
+        wires_->broken(way);
+    }
+}
+
+void Module::wire_leaves(std::uint64_t cookie) noexcept
+{
+    if (const auto found = by_cookie_.find(cookie); found != by_cookie_.end()) {
+        found->second->leaving = true;
     }
 }
 
@@ -193,7 +238,7 @@ void Module::look() noexcept
     next_check_ = present + base::Duration::from_ms(settings_.check_interval_ms);
     for (const auto &entry : endpoints_) {
         Endpoint &endpoint = *entry.second;
-        if (endpoint.way == nullptr || endpoint.broken) {
+        if (endpoint.way == nullptr || endpoint.broken || !endpoint.open) {
             continue;
         }
         const ucs_status_t status = uct_ep_check(endpoint.way, 0, nullptr);
@@ -205,7 +250,7 @@ void Module::look() noexcept
 
 void Module::say_goodbye(Endpoint &endpoint) noexcept
 {
-    if (!endpoint.broken && endpoint.waiting.empty()) {
+    if (!endpoint.broken && endpoint.open && endpoint.waiting.empty()) {
         const std::uint64_t header = Header{endpoint.cookie, Kind::goodbye, 0}.packed();
         static_cast<void>(
             uct_ep_am_short(endpoint.way, message_id, header, &cookie_, sizeof cookie_));
@@ -220,10 +265,7 @@ void Module::note_leaving(std::span<const std::byte> payload) noexcept
         return;
     }
     std::memcpy(&cookie, payload.data(), sizeof cookie);
-    if (const auto found = by_cookie_.find(cookie & Header::cookie_mask);
-        found != by_cookie_.end()) {
-        found->second->leaving = true;
-    }
+    wire_leaves(cookie & Header::cookie_mask);
 }
 
 } // namespace ft::ucx

@@ -3,6 +3,7 @@
 #include <cinttypes>
 
 #include "opal/mca/btl/base/entry_points.hpp"
+#include "opal/mca/clock.hpp"
 
 namespace ft::ucx {
 
@@ -74,16 +75,24 @@ Module::Module(std::unique_ptr<Port> port, btl::Interface network,
     btl::set_entry_points(*this);
     fragments_.set_up(btl_max_send_size);
     port_->tell(*this);
+    if (port_->has_line()) {
+        WireEvents &events = *this;
+        wires_ = std::make_unique<Wires>(*port_, cookie_, events);
+    }
 }
 
 Module::~Module()
 {
     for (const auto &[way, endpoint] : by_way_) {
+        if (wires_ != nullptr) {
+            wires_->let_go(*endpoint->wire, way, true);
+        }
         uct_ep_destroy(way);
     }
     for (uct_ep_h way : graveyard_) {
         uct_ep_destroy(way);
     }
+    wires_.reset();
     port_.reset();
     fragments_.release();
 }
@@ -91,8 +100,8 @@ Module::~Module()
 Module::Posted Module::judge(Endpoint &endpoint, ucs_status_t status) noexcept
 {
     if (OPAL_LIKELY(status == UCS_OK)) {
-        if (OPAL_UNLIKELY(endpoint.lost)) {
-            recover(endpoint);
+        if (OPAL_UNLIKELY(endpoint.lost || endpoint.wire != nullptr)) {
+            took(endpoint);
         }
         ++counters_.sent;
         return Posted::sent;
@@ -110,6 +119,9 @@ Module::Posted Module::judge(Endpoint &endpoint, ucs_status_t status) noexcept
 
 Module::Posted Module::post(Endpoint &endpoint, Fragment &fragment) noexcept
 {
+    if (OPAL_UNLIKELY(!endpoint.open) && !opened(endpoint)) {
+        return Posted::full;
+    }
     const std::size_t bytes = fragment.bytes();
     ucs_status_t status = UCS_OK;
     if (header_bytes + bytes <= largest_short_) {
@@ -188,7 +200,7 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
         counters_.lost += state == Ready::lost ? 1 : 0;
         return state == Ready::lost ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
     }
-    if (OPAL_UNLIKELY(!endpoint.waiting.empty())) {
+    if (OPAL_UNLIKELY(!endpoint.waiting.empty() || (!endpoint.open && !opened(endpoint)))) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     const ucs_status_t status =
@@ -262,6 +274,9 @@ int Module::progress(bool alone) noexcept
         const mca::Guard guard(lock_);
         under_way_ = true;
         events = port_->progress();
+        if (wires_ != nullptr && wires_->busy()) {
+            wires_->work(mca::now());
+        }
         if (OPAL_UNLIKELY(!blocked_.empty())) {
             push_waiting();
         }
@@ -274,6 +289,9 @@ int Module::progress(bool alone) noexcept
                 uct_ep_destroy(way);
             }
             graveyard_.clear();
+        }
+        if (wires_ != nullptr) {
+            wires_->bury();
         }
         more = !done_.empty() || !failed_.empty();
     }
@@ -358,15 +376,20 @@ void Module::finish() const noexcept
     if (!settings_.stats) {
         return;
     }
-    const ModuleCounters &c = counters_;
+    ModuleCounters c = counters_;
+    if (wires_ != nullptr) {
+        c.wired = wires_->counters().opened;
+        c.malformed += wires_->counters().malformed;
+        c.strangers += wires_->counters().strangers;
+    }
     std::fprintf(stderr,
                  "btl/ucx[rank %" PRIu32 "]: module=%u transport=%s device=%s sent=%" PRIu64
                  " delivered=%" PRIu64 " waited=%" PRIu64 " full=%" PRIu64 " malformed=%" PRIu64
                  " strangers=%" PRIu64 " no_receiver=%" PRIu64 " broken=%" PRIu64
-                 " renewed=%" PRIu64 " lost=%" PRIu64 "\n",
+                 " renewed=%" PRIu64 " lost=%" PRIu64 " wired=%" PRIu64 "\n",
                  OPAL_PROC_MY_NAME.vpid, index_, port_->resource().transport.c_str(),
                  port_->resource().device.c_str(), c.sent, c.delivered, c.waited, c.full,
-                 c.malformed, c.strangers, c.no_receiver, c.broken, c.renewed, c.lost);
+                 c.malformed, c.strangers, c.no_receiver, c.broken, c.renewed, c.lost, c.wired);
 }
 
 } // namespace ft::ucx

@@ -8,7 +8,7 @@ namespace ft::ucx {
 
 namespace {
 
-constexpr std::uint32_t modex_magic = 0x55435832; // "UCX2"
+constexpr std::uint32_t modex_magic = 0x55435833; // "UCX3"
 
 } // namespace
 
@@ -18,8 +18,11 @@ bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t co
     std::size_t bytes = 16;
     for (const auto &module : modules) {
         const Port &port = module->port();
-        bytes += 3 + port.resource().transport.size() + port.device_address().size() +
-                 port.interface_address().size() + btl::address_bytes + 1;
+        bytes += 6 + port.resource().transport.size() + port.line_transport().size() +
+                 btl::address_bytes + 1;
+        for (const Address *address : {&port.address(), &port.line_address()}) {
+            bytes += address->device.size() + address->interface.size();
+        }
     }
     std::vector<std::byte> blob(bytes);
     base::WireWriter writer(blob);
@@ -33,8 +36,11 @@ bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t co
     for (const auto &module : modules) {
         const Port &port = module->port();
         put(std::as_bytes(std::span(port.resource().transport)));
-        put(port.device_address());
-        put(port.interface_address());
+        put(port.address().device);
+        put(port.address().interface);
+        put(std::as_bytes(std::span(port.line_transport())));
+        put(port.line_address().device);
+        put(port.line_address().interface);
         btl::write_address(writer, module->network().address);
         writer.u8(module->network().loopback ? 1 : 0);
     }
@@ -49,6 +55,10 @@ bool published_by(const mca_btl_base_component_t &component, opal_proc_t *proces
         const auto view = reader.bytes(reader.u8());
         return Bytes(view.begin(), view.end());
     };
+    const auto get_name = [&] {
+        const auto view = reader.bytes(reader.u8());
+        return std::string(reinterpret_cast<const char *>(view.data()), view.size());
+    };
     const std::uint32_t magic = reader.u32();
     const std::uint32_t count = reader.u32();
     out.cookie = reader.u64();
@@ -57,10 +67,12 @@ bool published_by(const mca_btl_base_component_t &component, opal_proc_t *proces
     }
     for (std::uint32_t i = 0; reader.ok() && i < count; ++i) {
         Published::Place place;
-        const Bytes name = get();
-        place.transport.assign(reinterpret_cast<const char *>(name.data()), name.size());
-        place.device = get();
-        place.interface = get();
+        place.transport = get_name();
+        place.at.device = get();
+        place.at.interface = get();
+        place.line = get_name();
+        place.line_at.device = get();
+        place.line_at.interface = get();
         place.address = btl::read_address(reader);
         place.loopback = reader.u8() != 0;
         out.places.push_back(std::move(place));
@@ -79,7 +91,8 @@ Endpoint *Module::reach(opal_proc_t *process)
     const auto usable = [&](const Published::Place &place) {
         return place.transport == mine.transport && place.loopback == network_.loopback &&
                ((!place.loopback && !mine.shared_memory) || same_host) &&
-               port_->reaches(place.device, place.interface);
+               place.line == port_->line_transport() && port_->reaches(place.at) &&
+               (!port_->has_line() || port_->line_reaches(place.line_at));
     };
     const Published::Place *place = nullptr;
     if (mine.shared_memory) { // one device
@@ -91,8 +104,10 @@ Endpoint *Module::reach(opal_proc_t *process)
                                  return other.port().resource().transport == mine.transport;
                              });
     }
-    return place == nullptr ? nullptr
-                            : add_peer(process, peer.cookie, place->device, place->interface);
+    if (place == nullptr) {
+        return nullptr;
+    }
+    return add_peer(process, peer.cookie, port_->has_line() ? place->line_at : place->at);
 }
 
 } // namespace ft::ucx

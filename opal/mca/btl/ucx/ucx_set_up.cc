@@ -34,6 +34,17 @@ bool wanted(const Resource &resource, const Settings &settings,
     return true;
 }
 
+/// Whether the lengths of its addresses fit into a byte.
+bool publishable(const Port &port)
+{
+    const auto fits = [](std::size_t bytes) { return bytes <= most_address_bytes; };
+    const auto both_fit = [&](const Address &address) {
+        return fits(address.device.size()) && fits(address.interface.size());
+    };
+    return both_fit(port.address()) && both_fit(port.line_address()) &&
+           fits(port.attributes().ep_addr_len);
+}
+
 /// Opens what is wanted. \return false after saying why
 bool set_up(mca_btl_base_component_t &component, const Settings &settings)
 {
@@ -63,9 +74,9 @@ bool set_up(mca_btl_base_component_t &component, const Settings &settings)
             continue;
         }
         std::string why;
-        std::unique_ptr<Port> port = Port::open(resource, settings.fragment, why);
-        if (port != nullptr && (port->device_address().size() > most_address_bytes ||
-                                port->interface_address().size() > most_address_bytes)) {
+        std::unique_ptr<Port> port =
+            Port::open(resource, all, settings.connect, settings.fragment, why);
+        if (port != nullptr && !publishable(*port)) {
             why = "its address is longer than btl/ucx can publish";
             port.reset();
         }
