@@ -95,6 +95,29 @@ def reset_once():
             check(counted(story, "renewed") > 0, "no connection was made anew")
 
 
+def one_to_one():
+    """endpoints connected one to one, of which a rail's are reset: UCX says so, and another rail carries on"""
+    with ftcluster.Cluster() as cluster:
+        parameters = dict(parameters_for(cluster, [0, 1]), btl_ucx_connect="ep")
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            cut_and_go_on(cluster, story, "0", "reset")
+            finish(story)
+            check(counted(story, "wired") > 0 and counted(story, "broken") > 0, "no connection broke")
+
+
+def one_to_one_anew():
+    """endpoints connected one to one, of which the only rail's are reset once: new ones are made, and nothing is lost"""
+    with ftcluster.Cluster(hosts=2, rails=1) as cluster:
+        parameters = dict(parameters_for(cluster, [0]), btl_ucx_reconnect=1, btl_ucx_connect="ep")
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            cut_and_go_on(cluster, story, "0", "reset-once")
+            finish(story)
+            check(counted(story, "renewed") > 0, "no connection was made anew")
+            check(counted(story, "wired") > 2, "nothing was connected one to one again")
+
+
 def rail_back():
     """a rail that was cut without a word and healed is used again"""
     with ftcluster.Cluster() as cluster:
@@ -130,7 +153,7 @@ def stopped_host():
             finish(story)
 
 
-TESTS = [rail_after_rail, reset, reset_once, rail_back, corrupted_on_the_wire, stopped_host]
+TESTS = [rail_after_rail, reset, reset_once, one_to_one, one_to_one_anew, rail_back, corrupted_on_the_wire, stopped_host]
 
 if __name__ == "__main__":
     unknown = set(sys.argv[1:]) - {t.__name__ for t in TESTS}

@@ -52,6 +52,7 @@ NETWORKS = {
     "dgram+tcp": ("dgram,tcp", {"btl_dgram_if_include": "lo", "btl_tcp_if_include": "lo"}, 2),
     "ucx": ("ucx", {"btl_ucx_if_include": "lo"}, 2),
     "ucx_tcp": ("ucx", {"btl_ucx_if_include": "lo", "btl_ucx_transports": "tcp"}, 1),
+    "ucx_ep": ("ucx", {"btl_ucx_if_include": "lo", "btl_ucx_transports": "tcp", "btl_ucx_connect": "ep"}, 1),
     "ucx_posix": ("ucx", {"btl_ucx_transports": "posix"}, 1),
     "ucx_sysv": ("ucx", {"btl_ucx_transports": "sysv"}, 1),
 }

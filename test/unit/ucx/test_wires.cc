@@ -109,6 +109,9 @@ class End final : private PortEvents, private WireEvents, private LineEvents {
     }
     void broken(uct_ep_h endpoint, ucs_status_t status) noexcept override
     {
+        if (deaf) {
+            return;
+        }
         if (endpoint == way && way != nullptr) {
             wire_broken(endpoint, status);
         } else {
@@ -144,6 +147,7 @@ class End final : private PortEvents, private WireEvents, private LineEvents {
     Wire *wire = nullptr;
     uct_ep_h way = nullptr;
     bool lost = false;
+    bool deaf = false; ///< UCX says nothing, as rc while it has nothing to send
     int breaks = 0;
     int failures = 0; ///< of those, without a word before
     int leaves = 0;
@@ -273,6 +277,60 @@ std::string renewed(bool by_both, bool replayed)
         }
     }
     return wrong;
+}
+
+/// UCX tells one side alone that the connection is gone.
+std::string told_by_the_peer()
+{
+    Pair pair;
+    std::string wrong = pair.talk();
+    pair.b.deaf = true;
+    pair.a.drop(false);
+    pair.a.call(pair.b, pair.now);
+    if (!wrong.empty() || !pair.until([&] { return pair.a.wire->open; })) {
+        return wrong + " not open again";
+    }
+    return pair.b.breaks != 1 ? "the other end is taken for good" : pair.talk();
+}
+
+/// A call that was under way while the endpoint that it tells of ended.
+std::string late_call()
+{
+    Pair pair;
+    std::string wrong = pair.talk();
+    auto late = WireMessage::of(pair.a.heard.back());
+    if (!wrong.empty() || !late) {
+        return wrong + " nothing was heard";
+    }
+    late->yours = 0;
+    late->open = false;
+    pair.a.drop(false);
+    const Bytes bytes = late->packed();
+    static_cast<LineEvents &>(pair.a.wires).line_take(bytes);
+    pair.a.turn(pair.now);
+    if (pair.a.wire->way != nullptr) {
+        return "an endpoint was made for one that is gone";
+    }
+    pair.a.call(pair.b, pair.now);
+    return pair.until([&] { return pair.a.wire->open; }) ? pair.talk() : "not open again";
+}
+
+/// An answer to the call of an endpoint that ended before it came.
+std::string late_answer()
+{
+    Pair pair;
+    pair.a.copies = [](std::size_t) { return 0U; };
+    pair.a.call(pair.b, pair.now);
+    if (!pair.until([&] { return !pair.a.heard.empty(); })) {
+        return "no answer";
+    }
+    pair.a.drop(false);
+    pair.a.copies = nullptr;
+    pair.a.call(pair.b, pair.now);
+    pair.a.replay();
+    const std::string wrong =
+        pair.until([&] { return pair.a.wire->open; }) ? pair.talk() : "not open";
+    return wrong + (pair.a.breaks == 0 ? "" : "it was connected to one that has another");
 }
 
 std::string no_answer()
@@ -407,6 +465,9 @@ void a_way_is_made_anew(void **)
             assert_string_equal(renewed(by_both, replayed).c_str(), "");
         }
     }
+    assert_string_equal(told_by_the_peer().c_str(), "");
+    assert_string_equal(late_call().c_str(), "");
+    assert_string_equal(late_answer().c_str(), "");
 }
 void who_does_not_answer_is_given_up(void **)
 {
