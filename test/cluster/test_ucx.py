@@ -118,6 +118,20 @@ def one_to_one_anew():
             check(counted(story, "wired") > 2, "nothing was connected one to one again")
 
 
+def one_to_one_no_answer():
+    """endpoints connected one to one, on a rail that was cut before: it counts as broken in time, and the other one carries"""
+    with ftcluster.Cluster() as cluster:
+        parameters = dict(parameters_for(cluster, [0, 1]), btl_ucx_connect="ep", btl_ucx_wire_ms=1500,
+                          btl_ucx_verdict_ms=0)
+        cluster.tool("cut", "n1", "0", "--how", "drop")
+        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+            story.under_way("bulk", rounds=4)
+            story.goes_on()
+            finish(story)
+            check(counted(story, "wired") > 0 and counted(story, "broken") > 0, "no path counted as broken")
+            check("Operation timed out" in story.run.err, f"it was not for want of an answer: {story.run.err}")
+
+
 def rail_back():
     """a rail that was cut without a word and healed is used again"""
     with ftcluster.Cluster() as cluster:
@@ -153,7 +167,8 @@ def stopped_host():
             finish(story)
 
 
-TESTS = [rail_after_rail, reset, reset_once, one_to_one, one_to_one_anew, rail_back, corrupted_on_the_wire, stopped_host]
+TESTS = [rail_after_rail, reset, reset_once, one_to_one, one_to_one_anew, one_to_one_no_answer,
+         rail_back, corrupted_on_the_wire, stopped_host]
 
 if __name__ == "__main__":
     unknown = set(sys.argv[1:]) - {t.__name__ for t in TESTS}
