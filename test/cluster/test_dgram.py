@@ -110,7 +110,7 @@ def cut_in_turn(parameters, paths, ranks=ftring.RANKS):
     calls the path over each."""
     with ftcluster.Cluster(rails=3) as cluster:
         known = dict(DGRAM, pml_dr_verbose=1, pml_dr_stats=2, **parameters(networks_of(cluster)))
-        with ftring.Story(cluster, known, DEADLINE, kinds="bulk,storm", ranks=ranks) as story:
+        with ftring.Story(cluster, known, 2 * DEADLINE, kinds="bulk,storm", ranks=ranks) as story:
             story.under_way("bulk", rounds=4)
             ftring.cut_in_turn(story, "n1", 1, paths)
             finish(story)

@@ -67,7 +67,7 @@ def rail_after_rail():
     """from UCX on one rail to UCX on the other to TCP, as each is cut without a word"""
     with ftcluster.Cluster(rails=3) as cluster:
         parameters = dict(parameters_for(cluster, [0, 1], tcp=2), pml_dr_verbose=1)
-        with ftring.Story(cluster, parameters, DEADLINE, kinds="bulk,storm") as story:
+        with ftring.Story(cluster, parameters, 2 * DEADLINE, kinds="bulk,storm") as story:
             story.under_way("bulk", rounds=4)
             ftring.cut_in_turn(story, "n1", 1, ["ucx[0]", "ucx[1]", "tcp[0]"])
             finish(story)

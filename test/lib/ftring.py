@@ -69,11 +69,12 @@ class Story:
         self.cluster.tool("thaw", host)
         self.goes_on()
 
-    def until(self, wanted, complaint):
+    def until(self, wanted, complaint, seconds=60):
         """Wait until wanted() is true, looking again as each round begins; the run must not stand still or end meanwhile."""
+        end = time.monotonic() + seconds
         while not wanted():
             self.drain()
-            if not self.rounds(1):
+            if not self.rounds(1, seconds=end - time.monotonic()):
                 self.run.stop()
                 self.run.tell()
                 raise AssertionError(complaint)
@@ -126,18 +127,24 @@ def cut_in_turn(story, host, rank, paths):
     """
     cluster = story.cluster
 
+    def carried():
+        """Bytes over each rail, of the way that carried less."""
+        return [min(cluster.carried(host, rail)) for rail in range(len(paths))]
+
     def cut(rail, path, left):
         began = time.monotonic()
         cluster.tool("cut", host, rail, "--how", "drop")
         check(cluster.await_struck("drop", host, rail, 1, story.end), "nothing was cut")
         story.until(lambda: story.peers_without(rank, path), f"{path} was not taken out after the cut of rail {rail}")
         took = time.monotonic() - began
-        before = cluster.carried(host, rail + 1)
-        story.until(lambda: min(now - then for now, then in zip(cluster.carried(host, rail + 1), before)) > CARRIED,
+        before = carried()
+        story.until(lambda: carried()[rail + 1] - before[rail + 1] > CARRIED,
                     f"rail {rail + 1} carries next to nothing though it is the turn of {left}")
+        since = [now - then for now, then in zip(carried(), before)][rail + 1:]
+        share = since[0] / sum(since)
+        comment(f"{path} was taken out {took:.1f} s after the cut of rail {rail}; {time.monotonic() - began:.1f} s after it {left} had "
+                f"carried {CARRIED >> 20} MiB, {share:.3f} of all from then on")
         story.goes_on()
-        comment(f"{path} was taken out {took:.1f} s after the cut of rail {rail}, to {len(story.peers_without(rank, path))} peers by now; "
-                f"{left} had carried {CARRIED >> 20} MiB {time.monotonic() - began:.1f} s after the cut")
 
     for rail, (path, left) in enumerate(zip(paths, paths[1:])):
         cut(rail, path, left)
