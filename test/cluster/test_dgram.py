@@ -105,14 +105,14 @@ def networks_of(cluster):
                                      "show").splitlines() if line.startswith("rail")]
 
 
-def cut_in_turn(parameters, paths, ranks=ftring.RANKS):
-    """Of three rails the first is cut, then the second; `parameters` are made of the rails' networks, `paths` is what dr
-    calls the path over each."""
+def cut_in_turn(parameters, kinds, ranks=ftring.RANKS):
+    """Of three rails the first is cut, then the second; `parameters` are made of the rails' networks, `kinds` are the
+    BTLs that have them."""
     with ftcluster.Cluster(rails=3) as cluster:
         known = dict(DGRAM, pml_dr_verbose=1, pml_dr_stats=2, **parameters(networks_of(cluster)))
         with ftring.Story(cluster, known, 2 * DEADLINE, kinds="bulk,storm", ranks=ranks) as story:
             story.under_way("bulk", rounds=4)
-            ftring.cut_in_turn(story, "n1", 1, paths)
+            ftring.cut_in_turn(story, "n1", 1, kinds)
             finish(story)
             return story
 
@@ -121,7 +121,7 @@ def rail_after_rail(provider="auto"):
     """from one datagram rail to the other to TCP, as each is cut"""
     cut_in_turn(lambda rails: {"btl": "dgram,tcp,self", "btl_dgram_provider": provider,
                                "btl_dgram_if_include": ",".join(rails[:2]), "btl_tcp_if_include": rails[2]},
-                ["dgram[0]", "dgram[1]", "tcp[0]"])
+                ["dgram", "dgram", "tcp"])
 
 
 def one_kind_after_the_other():
@@ -129,7 +129,7 @@ def one_kind_after_the_other():
     story = cut_in_turn(lambda rails: {
         "btl": "dgram,ucx,tcp,vader,self", "btl_dgram_if_include": rails[0], "btl_ucx_transports": "tcp", "btl_ucx_stats": 1,
         "btl_ucx_if_include": rails[1], "btl_tcp_if_include": rails[2]},
-        ["dgram[0]", "ucx[0]", "tcp[0]"], ranks=2 * ftring.RANKS)
+        ["dgram", "ucx", "tcp"], ranks=2 * ftring.RANKS)
     check(counted(story, "btl/ucx", "delivered") > 0, "nothing went by UCX")
     shared = story.given("vader[0]")
     comment(f"{shared / 1048576:.1f} MiB went by shared memory")

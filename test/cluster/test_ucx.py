@@ -69,7 +69,7 @@ def rail_after_rail():
         parameters = dict(parameters_for(cluster, [0, 1], tcp=2), pml_dr_verbose=1)
         with ftring.Story(cluster, parameters, 2 * DEADLINE, kinds="bulk,storm") as story:
             story.under_way("bulk", rounds=4)
-            ftring.cut_in_turn(story, "n1", 1, ["ucx[0]", "ucx[1]", "tcp[0]"])
+            ftring.cut_in_turn(story, "n1", 1, ["ucx", "ucx", "tcp"])
             finish(story)
 
 

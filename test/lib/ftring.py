@@ -79,11 +79,12 @@ class Story:
                 self.run.tell()
                 raise AssertionError(complaint)
 
-    def peers_without(self, rank, path):
-        """To which peers that rank has taken its path of this name out, and not back, by what it said (pml_dr_verbose 1)."""
-        told = re.findall(rf"pml/dr\[rank {rank}\] [\d:.]+: peer (.*?) path {re.escape(path)}: \S+ -> (\S+)$", self.run.err,
+    def out_of_use(self, rank, kind):
+        """The paths of a kind that the rank has taken out for some peer, and not back, by what it said (pml_dr_verbose 1)."""
+        told = re.findall(rf"pml/dr\[rank {rank}\] [\d:.]+: peer (.*?) path ({kind}\[\d+\]): \S+ -> (\S+)$", self.run.err,
                           re.MULTILINE)
-        return {peer for peer, state in dict(told).items() if state in OUT_OF_USE}
+        last = {(peer, path): state for peer, path, state in told}
+        return {path for (_, path), state in last.items() if state in OUT_OF_USE}
 
     def given(self, path):
         """Payload that dr gave to the paths of this name at all ranks, as it said in the end (pml_dr_stats 2)."""
@@ -119,35 +120,37 @@ class Story:
         self.close()
 
 
-def cut_in_turn(story, host, rank, paths):
+def cut_in_turn(story, host, rank, kinds):
     """Cut one rail of a host after the other, without a word, but for the last.
 
-    Each rail is one kind of path alone, and `paths` are the names that dr has for them in the order of the rails. After a cut
-    the rank, which is on that host, takes the path out, and from then on the next rail carries messages, both ways.
+    Each rail is one path alone, and `kinds` are the BTLs that have them. After a cut the rank, which is on that host, takes one
+    more path of that kind out, and from then on the next rail carries messages, both ways. Which of two of a kind is on which
+    rail is not told by their numbers, which follow the order in which the library names the devices.
     """
     cluster = story.cluster
 
     def carried():
         """Bytes over each rail, of the way that carried less."""
-        return [min(cluster.carried(host, rail)) for rail in range(len(paths))]
+        return [min(cluster.carried(host, rail)) for rail in range(len(kinds))]
 
-    def cut(rail, path, left):
+    def cut(rail, kind, left):
         began = time.monotonic()
         cluster.tool("cut", host, rail, "--how", "drop")
         check(cluster.await_struck("drop", host, rail, 1, story.end), "nothing was cut")
-        story.until(lambda: story.peers_without(rank, path), f"{path} was not taken out after the cut of rail {rail}")
+        story.until(lambda: len(story.out_of_use(rank, kind)) >= kinds[:rail + 1].count(kind),
+                    f"no path of {kind} was taken out after the cut of rail {rail}")
         took = time.monotonic() - began
         before = carried()
         story.until(lambda: carried()[rail + 1] - before[rail + 1] > CARRIED,
                     f"rail {rail + 1} carries next to nothing though it is the turn of {left}")
         since = [now - then for now, then in zip(carried(), before)][rail + 1:]
         share = since[0] / sum(since)
-        comment(f"{path} was taken out {took:.1f} s after the cut of rail {rail}; {time.monotonic() - began:.1f} s after it {left} had "
-                f"carried {CARRIED >> 20} MiB, {share:.3f} of all from then on")
+        comment(f"a path of {kind} was taken out {took:.1f} s after the cut of rail {rail}; {time.monotonic() - began:.1f} s after it {left} "
+                f"had carried {CARRIED >> 20} MiB, {share:.3f} of all from then on")
         story.goes_on()
 
-    for rail, (path, left) in enumerate(zip(paths, paths[1:])):
-        cut(rail, path, left)
+    for rail, (kind, left) in enumerate(zip(kinds, kinds[1:])):
+        cut(rail, kind, left)
 
 
 def verdict(run):
