@@ -84,11 +84,12 @@ def lost_halfway():
     """whatever is half done when the last path dies ends, however it is waited for"""
     # Of 3 MB in fragments of 4 KiB no more than half go before the path dies, with a window so small that both directions
     # get their share of these.
-    for btl, kind in (("tcp", "kill_error"), ("tcp", "kill_after"), ("vader", "kill_after")):
+    for btl, kind in (("tcp", "kill_error"), ("vader", "kill_after")):
         code, text = mpirun("-n", "6", "--mca", "pml", "dr", "--mca", "btl", f"fault,{btl},self",
                             "--mca", "pml_dr_fragment_bytes", "4096",
                             "--mca", "pml_dr_window_bytes", "65536",
-                            "--mca", "pml_dr_give_up_ms", "2000",
+                            # Six ranks on two cores: one that lives may not run for long.
+                            "--mca", "pml_dr_give_up_ms", "5000",
                             "--mca", "pml_dr_rto_max_ms", "300",
                             "--mca", "pml_dr_keepalive_ms", "300",
                             "--mca", "btl_fault_ranks", "1", "--mca", f"btl_fault_{kind}", "400",

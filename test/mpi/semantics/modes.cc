@@ -159,7 +159,7 @@ double clock_seconds()
 void detach_waits()
 {
     constexpr int size = 3000000;
-    constexpr int turns = 100;
+    constexpr int turns = 20;
     constexpr int sender = 0;
     constexpr int receiver = 1;
     if (world().rank == sender) {

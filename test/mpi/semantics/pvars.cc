@@ -146,7 +146,7 @@ void traffic_counts()
     constexpr int long_bytes = 200000;
     std::vector<unsigned char> long_out(long_bytes);
     std::vector<unsigned char> long_in(long_bytes);
-    for (int turn = 0; turn < 12; ++turn) {
+    for (int turn = 0; turn < 20; ++turn) {
         MPI_Sendrecv(long_out.data(), long_bytes, MPI_BYTE, world().right(), 2, long_in.data(),
                      long_bytes, MPI_BYTE, world().left(), 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
@@ -355,9 +355,9 @@ constexpr std::array all{
     cases::Case{"every performance variable is there", all_are_there},
     cases::Case{"traffic counts", traffic_counts},
     cases::Case{"faults count", faults_count},
-    cases::Case{"what is late is told from what is lost", late_is_not_lost},
     cases::Case{"paths are measured", paths_are_measured},
     cases::Case{"congestion is seen", congestion_is_seen},
+    cases::Case{"what is late is told from what is lost", late_is_not_lost},
     cases::Case{"the window empties itself", window_empties},
     cases::Case{"all of them are printed", print_all},
     cases::Case{"the session ends", session_ends},
