@@ -23,6 +23,8 @@ inline constexpr std::uint8_t flag_ack = 4;
 inline constexpr std::uint8_t flag_echo = 8;
 inline constexpr std::uint8_t flag_header_checksummed = 16;
 inline constexpr std::uint8_t flag_ack_wanted = 32; ///< acknowledge at once
+/// In an ack: a path that was not acknowledged broke.
+inline constexpr std::uint8_t flag_broken = flag_retransmission;
 
 inline constexpr std::size_t header_bytes = 52;    ///< fixed part
 inline constexpr std::size_t max_upper_bytes = 64; ///< upper header that may follow it

@@ -68,11 +68,14 @@ void Sender::mark_lost(Vfrag &v, unsigned index, LossReason reason)
 LossReason Sender::judge(const FragmentRecord &record, base::Time now) const noexcept
 {
     const Path &path = paths_[record.path];
-    if (path.any_acked && tx_diff(path.largest_acked_tx, record.tx) >=
-                              static_cast<std::int32_t>(path.reorder_threshold)) {
+    // Of what a BTL holds later ones may be done with sooner.
+    const bool told = path.info.acknowledged;
+    if (told && path.any_acked &&
+        tx_diff(path.largest_acked_tx, record.tx) >=
+            static_cast<std::int32_t>(path.reorder_threshold)) {
         return LossReason::gap;
     }
-    if (path.any_echo) {
+    if (told && path.any_echo) {
         // RFC 8985: a quarter of the round trip is left to reordering; more, in proportion, once
         // reordering was seen.
         const std::int64_t window = std::max<std::int64_t>(
@@ -226,7 +229,8 @@ void Sender::consider_question(base::Time now) noexcept
         return;
     }
     const Path &path = paths_[newest_path_];
-    if (path.info.unreliable || path.state != PathState::up || !path.rtt.has_sample()) {
+    if (path.info.unreliable || !path.info.acknowledged || path.state != PathState::up ||
+        !path.rtt.has_sample()) {
         return; // it asks by itself, or its timers and probes are at work
     }
     const base::Duration silent = between(newest_stamp_, stamp_of(now));

@@ -71,7 +71,7 @@ const char *to_string(PathState state) noexcept
 
 PathId PathSet::add(const PathInfo &info)
 {
-    FT_ASSERT(info.bandwidth > 0);
+    FT_ASSERT(info.bandwidth > 0 && (info.acknowledged || !info.unreliable));
     if (paths_.size() == max_paths) {
         return no_path;
     }
@@ -86,6 +86,7 @@ PathId PathSet::add(const PathInfo &info)
     path.rate_start = base::Time::never();
     path.next_probe = base::Time::never();
     any_unreliable_ = any_unreliable_ || info.unreliable;
+    any_trusted_ = any_trusted_ || !info.acknowledged;
     return static_cast<PathId>(paths_.size() - 1);
 }
 

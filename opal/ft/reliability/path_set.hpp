@@ -34,6 +34,8 @@ struct PathInfo {
     bool checksum_payload = true; ///< CRC32C over payloads on this path
     bool unreliable = false;      ///< loses what is too much for it: has a congestion window
     bool keeps_order = false;     ///< nothing overtakes: a single later fragment proves a loss
+    bool acknowledged = true;     ///< false: what its BTL is done with is taken for arrived, and
+                                  ///< what comes over it is not acknowledged
 };
 
 /// One way to a peer. Fields are written by PathSet and Sender; the layer above reads them for
@@ -132,6 +134,8 @@ class PathSet {
     /// True if a path other than `except` is up, or answers probes while its hold-down runs: data
     /// need not wait for what is in doubt.
     [[nodiscard]] bool other_ready(PathId except) const noexcept;
+    /// Whether there is one whose BTL is believed.
+    [[nodiscard]] bool any_trusted() const noexcept { return any_trusted_; }
     /// True when no path is left but gone ones.
     [[nodiscard]] bool all_gone() const noexcept;
     /// All are up, or gone for good.
@@ -279,6 +283,7 @@ class PathSet {
     const Config &config_;
     std::vector<Path> paths_;
     bool any_unreliable_ = false;
+    bool any_trusted_ = false;
     base::Time last_alive_{}; ///< newest sign of life over any path
     base::Time doubted_at_{};
     base::Duration allowance_{}; ///< least RTO, learnt from spurious timeouts; halved now and then

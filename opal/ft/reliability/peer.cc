@@ -21,7 +21,11 @@ Peer::Peer(const Config &config, Name self) noexcept
 PathId Peer::add_path(const PathInfo &info, base::Time /*now*/)
 {
     lane_ = false;
-    return paths_.add(info);
+    const PathId id = paths_.add(info);
+    if (id != no_path) {
+        receiver_.add_path(id, info.acknowledged);
+    }
+    return id;
 }
 
 void Peer::start_at(std::uint32_t sequence, std::uint32_t order, std::uint32_t tx) noexcept
@@ -37,11 +41,51 @@ void Peer::path_error(PathId path, base::Time now)
 {
     catch_up();
     lane_ = false;
+    const bool believed = !paths_[path].info.acknowledged && paths_[path].state != PathState::gone;
     paths_.on_error(path, now);
     follow_transitions(now);
     if (paths_.all_gone()) {
         become_unreachable();
+    } else if (believed) {
+        broken_ = true;
+        believed_until_ = sender_.first_unacknowledged();
+        asked_ = 0;
+        ask_again_ = now;
     }
+}
+
+void Peer::on_broken(base::Time now)
+{
+    broken_known_ = true;
+    if (broken_) {
+        return;
+    }
+    broken_ = true;
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        if (!paths_[id].info.acknowledged && paths_[id].state != PathState::gone) {
+            path_error(id, now);
+        }
+    }
+}
+
+void Peer::look_for_believed(base::Time now)
+{
+    // An answer that leaves something out may have come before the peer looked for what lay in the
+    // path: the last of several does not. Who does not answer is not judged.
+    constexpr std::uint8_t answers = 3;
+    const bool all_came = serial_diff(sender_.told(), believed_until_) >= 0;
+    const bool heard = asked_ != 0 && silent_since_ > ask_again_ - config_.rto_max;
+    if ((all_came && broken_known_) || (asked_ == answers && heard)) {
+        ask_again_ = base::Time::never();
+        if (!all_came) {
+            lost_ = believed_until_ - sender_.told();
+            become_unreachable();
+        }
+        return;
+    }
+    asked_ = asked_ == 0 || heard ? static_cast<std::uint8_t>(asked_ + 1) : asked_;
+    sender_.ask();
+    ask_again_ = now + config_.rto_max;
 }
 
 void Peer::path_replaced(PathId path, base::Time now)
@@ -159,7 +203,8 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         if (t.path != no_path) {
             t.what = Transmit::What::ack;
             t.header.kind = Kind::ack;
-            t.header.flags = asks ? flag_ack_wanted : std::uint8_t{0};
+            t.header.flags = static_cast<std::uint8_t>((asks ? flag_ack_wanted : 0U) |
+                                                       (broken_ ? flag_broken : 0U));
             fill_common(t.header, t.path, now);
             return true;
         }
@@ -184,7 +229,7 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         path.congestion->wants_ack(path.in_flight, t.header.payload_bytes)) {
         t.header.flags |= flag_ack_wanted;
     }
-    if (paths_.fills(t.path, t.header.payload_bytes)) {
+    if (path.info.acknowledged ? paths_.fills(t.path, t.header.payload_bytes) : v.wants_answer) {
         t.header.flags |= flag_ack_wanted; // nothing more goes this way until it is answered
     }
     if (t.choice.retransmission && v.fragments[t.choice.index].reason == LossReason::timeout) {
@@ -224,7 +269,8 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
             path.congestion->on_sent(t.header.payload_bytes, t.header.tx,
                                      t.header.has(flag_ack_wanted), now);
         }
-        if (t.header.has(flag_ack_wanted) && paths_.fills(t.path, t.header.payload_bytes)) {
+        if ((t.header.has(flag_ack_wanted) || !paths_[t.path].info.acknowledged) &&
+            paths_.fills(t.path, t.header.payload_bytes)) {
             paths_.note_filled(t.path, now);
         }
         sender_.sent(t.choice, t.header.timestamp, complete, now);
@@ -295,10 +341,14 @@ void Peer::unblock() noexcept
 }
 
 void Peer::locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
-                            base::Time now)
+                            base::Time now, bool carried)
 {
     lane_ = false;
-    sender_.locally_complete(vfrag, index, path, sent_at, now);
+    if (carried && !paths_[path].info.acknowledged) {
+        silent_since_ = std::max(silent_since_, now); // nothing else may tell that it moves
+        last_look_ = base::Time::never();
+    }
+    sender_.locally_complete(vfrag, index, path, sent_at, now, carried);
 }
 
 void Peer::heard(const FragHeader &h, PathId arrival, base::Time now)
@@ -334,6 +384,9 @@ void Peer::on_control(const FragHeader &h, std::span<const std::byte> fragment, 
     switch (h.kind) {
     case Kind::ack: {
         ++counters_.acks_received;
+        if (h.has(flag_broken)) [[unlikely]] {
+            on_broken(now);
+        }
         const auto payload = payload_of(h, fragment);
         AckBody body;
         if (!h.has(flag_payload_checksummed) || !payload_is_whole(h, payload)) {
@@ -390,6 +443,9 @@ void Peer::on_time(base::Time now)
     sender_.on_time(now);
     receiver_.on_time(now);
     follow_transitions(now);
+    if (now >= ask_again_) {
+        look_for_believed(now);
+    }
     if (sender_.idle() || now < silent_since_ + config_.give_up) {
         last_look_ = base::Time::never();
     } else if (last_look_.is_never()) {
@@ -406,7 +462,7 @@ base::Time Peer::next_deadline() const noexcept
         return base::Time::never();
     }
     base::Time earliest = std::min(paths_.next_deadline(), sender_.next_deadline());
-    earliest = std::min(earliest, answer_deadline());
+    earliest = std::min({earliest, answer_deadline(), ask_again_});
     if (!sender_.idle()) {
         earliest = std::min(earliest,
                             last_look_.is_never() ? silent_since_ + config_.give_up : last_look_);

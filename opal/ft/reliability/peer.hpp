@@ -78,7 +78,9 @@ class Peer {
     [[nodiscard, gnu::always_inline]] PathId express_path(std::uint64_t bytes,
                                                           base::Time now) noexcept
     {
-        if (unreachable_ || resting_ || !calm()) {
+        // What waits to be handed back does not stand before it.
+        if (unreachable_ || resting_ || !replies_.empty() || answer_due() ||
+            !sender_.nothing_to_send() || !paths_.calm()) {
             return no_path;
         }
         paths_.keep_pace(now);
@@ -120,6 +122,8 @@ class Peer {
         return h;
     }
     /// \return when on_time has to be called at the latest, as far as this VFRAG is concerned.
+    /// Over a path that is not acknowledged the VFRAG is the caller's again when this returns, and
+    /// `next_finished` does not tell of it.
     /// In its callers, like the two before it: the header then need not be cleared and read back.
     [[gnu::always_inline]] base::Time sent_express(Vfrag &vfrag, PathId path,
                                                    const FragHeader &header, base::Time now)
@@ -144,7 +148,9 @@ class Peer {
     [[nodiscard, gnu::always_inline]] bool lane_takes(std::uint64_t bytes,
                                                       base::Time now) const noexcept
     {
-        return lane_ && fresh(stamp_of(now)) && !sender_.idle() && sender_.has_room(bytes, true) &&
+        return lane_ && fresh(stamp_of(now)) &&
+               (paths_[0].info.acknowledged ? !sender_.idle() : closely_behind()) &&
+               sender_.has_room(bytes, true) &&
                (receiver_.tells_nothing() || receiver_.may_wait(now));
     }
     /// The numbers of the next fragment on it. As after express_header nothing has changed yet.
@@ -157,6 +163,10 @@ class Peer {
     [[gnu::always_inline]] base::Time sent_on_lane(Vfrag &vfrag, bool summed, base::Time now)
     {
         counters_.fragments_checksummed += summed ? 1 : 0;
+        if (!paths_[0].info.acknowledged) {
+            sender_.submit_trusted(vfrag.length, 0);
+            return base::Time::never();
+        }
         sender_.submit_sent(vfrag, 0, stamp_of(now), now);
         return std::min(vfrag.ack_deadline(), sender_.question_at());
     }
@@ -183,8 +193,9 @@ class Peer {
     /// A descriptor of fragment `index` came back from `path`, to which it was handed at `sent_at`.
     /// Once per `sent`, also for a path that is gone; but never for a VFRAG that was handed back
     /// already (see Vfrag::descriptors_held): then say descriptor_released.
+    /// \param carried false when the BTL says that it failed
     void locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
-                          base::Time now);
+                          base::Time now, bool carried = true);
 
     void descriptor_released(PathId path, base::Time sent_at) noexcept
     {
@@ -273,6 +284,9 @@ class Peer {
     /// Nothing leads to the peer any more, or it was silent for `give_up` with data outstanding.
     /// Never taken back.
     [[nodiscard]] bool unreachable() const noexcept { return unreachable_; }
+    /// How many VFRAGs are lost, since a path that is not acknowledged broke; the peer is
+    /// unreachable then.
+    [[nodiscard]] std::uint32_t lost_for_good() const noexcept { return lost_; }
     /// The runtime says that the peer is dead: everything fails now.
     void declare_dead()
     {
@@ -281,7 +295,10 @@ class Peer {
     }
     /// True when nothing is unacknowledged or to be handed back, and no acknowledgement is owed:
     /// time may pass unnoticed until something is submitted or arrives.
-    [[nodiscard]] bool quiet() const noexcept { return sender_.settled() && !receiver_.ack_owed(); }
+    [[nodiscard]] bool quiet() const noexcept
+    {
+        return sender_.settled() && !receiver_.ack_owed() && ask_again_.is_never();
+    }
     /// True when next_transmit, next_finished and next_event have nothing, and unblock would change
     /// nothing: until something is submitted or arrives, or next_deadline, no call is needed.
     [[nodiscard]] bool calm() const noexcept
@@ -383,7 +400,14 @@ class Peer {
     {
         const std::uint32_t ahead = h.sequence - context_.sequence;
         return context_.valid && fresh(h.timestamp) && h.order - context_.order == ahead &&
-               h.tx == ((context_.tx + ahead) & tx_mask) && h.path == context_.path;
+               h.tx == ((context_.tx + ahead) & tx_mask) && h.path == context_.path &&
+               (paths_[h.path].info.acknowledged || closely_behind());
+    }
+    /// What is further from what the peer waits for than the compressed form can tell is dropped:
+    /// over a path that is not acknowledged it would be lost.
+    [[nodiscard]] bool closely_behind() const noexcept
+    {
+        return sender_.window_vfrags() < detail::number_count;
     }
     [[nodiscard]] bool fresh(std::uint32_t stamp) const noexcept
     {
@@ -420,11 +444,15 @@ class Peer {
     [[gnu::always_inline]] base::Time sent_express(Vfrag &v, PathId path, std::uint32_t stamp,
                                                    base::Time now)
     {
+        Path &way = paths_[path];
+        if (!way.info.acknowledged) {
+            sender_.submit_trusted(v.length, path);
+            return base::Time::never();
+        }
         const bool was_idle = sender_.idle();
         if (was_idle) {
             silent_since_ = std::max(silent_since_, now);
         }
-        Path &way = paths_[path];
         if (Congestion *congestion = way.congestion.get(); congestion != nullptr) {
             congestion->on_sent(v.length, way.next_tx, false, now);
         }
@@ -436,6 +464,11 @@ class Peer {
     void rest_if_silent(base::Time now) noexcept;
     void stop_resting(base::Time now) noexcept;
     void become_unreachable();
+    /// After a path that was not acknowledged broke: what it was given has arrived, or it is known
+    /// to be lost.
+    void look_for_believed(base::Time now);
+    /// The peer says that it did; who only receives may not have been told by its BTL.
+    void on_broken(base::Time now);
 
     const Config &config_;
     Name self_;
@@ -451,6 +484,12 @@ class Peer {
     std::uint32_t events_followed_ = 0;
     base::Time silent_since_{}; ///< the later of: last fragment heard, first submission after quiet
     base::Time last_look_ = base::Time::never(); ///< when silence beyond give_up becomes a verdict
+    base::Time ask_again_ = base::Time::never(); ///< what came of what a broken path was given
+    std::uint32_t believed_until_ = 0;           ///< the first VFRAG that it was not given
+    std::uint32_t lost_ = 0;
+    std::uint8_t asked_ = 0;
+    bool broken_ = false;       ///< such a path did break: each ack says so
+    bool broken_known_ = false; ///< the peer says so, too
     bool unreachable_ = false;
     bool resting_ = false;
     bool flush_ = false;

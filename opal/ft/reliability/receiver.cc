@@ -75,7 +75,7 @@ Verdict Receiver::classify(const FragHeader &h)
         }
         if (turn > 0) {
             const std::size_t bytes = header_bytes + h.upper_bytes + h.payload_bytes;
-            if (held_bytes_ + bytes > config_.reorder_bytes) {
+            if (held_bytes_ + bytes > config_.reorder_bytes && !is_trusted(arrival_)) {
                 ++counters_.outside_window; // no room: it will come again
                 return Verdict::refused;
             }
@@ -97,13 +97,17 @@ void Receiver::mark(const FragHeader &h, base::Time now)
     if (ahead == 0 && h.count == 1 && highest_ == cumulative_) {
         // The common case: next in line, whole, nothing else open.
         highest_ = ++cumulative_;
-        owe(now);
+        owe_for(arrival_, now);
         return;
     }
     Open &open = reach(h.sequence);
     open.count = h.count;
     open.received |= base::bit(h.index);
     open.broken &= ~base::bit(h.index);
+    if (is_trusted(arrival_) && (h.count == 1 || all_trusted_)) {
+        advance(); // its sender waits for nothing: all of it came so
+        return;
+    }
     if (open.received == base::full_mask(open.count)) {
         owe(now);
         if (open.count > 1) {
@@ -200,6 +204,11 @@ void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
         context_ = context_of(h); // one that is late must not take the newer one's place
     }
     if (h.has(flag_ack_wanted)) {
+        if (h.kind == Kind::ack && is_trusted(arrival)) {
+            // The other end has another opinion of this path, and would ask again and again.
+            trusted_ &= ~(1U << arrival);
+            all_trusted_ = false;
+        }
         selective_ = true;
         ack_now_ = true;
     }
@@ -218,6 +227,9 @@ void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
     seen.any = true;
     if (step > 0) {
         seen.last_tx = h.tx;
+    }
+    if (is_trusted(arrival)) {
+        return; // nothing is missing: another one has overtaken it
     }
     if (seen.countdown != 0 && step > 0 && --seen.countdown == 0) {
         ack_now_ = true;

@@ -32,6 +32,12 @@ class Receiver {
     {
     }
 
+    /// \param acknowledged whether what comes over this path is
+    void add_path(PathId id, bool acknowledged) noexcept
+    {
+        trusted_ |= acknowledged ? 0U : 1U << id;
+        all_trusted_ = all_trusted_ && !acknowledged;
+    }
     [[nodiscard]] Verdict classify(const FragHeader &header);
     void accept(const FragHeader &header, base::Time now);
     /// The short way of the fragment that everybody waits for: a whole VFRAG, the next number, the
@@ -66,7 +72,7 @@ class Receiver {
         counters_.bytes_received += bytes;
         highest_ = ++cumulative_;
         ++next_order_;
-        owe(now);
+        owe_for(arrival, now);
     }
     /// What on_arrival, classify and accept do for it. \pre is_next, a single ordered fragment
     /// without flags that ask for something, its payload whole
@@ -81,7 +87,7 @@ class Receiver {
         counters_.bytes_received += h.payload_bytes;
         highest_ = ++cumulative_;
         ++next_order_;
-        owe(now);
+        owe_for(arrival, now);
     }
     void hold(const FragHeader &header, std::span<const std::byte> fragment, base::Time now);
     void reject_payload(const FragHeader &header);
@@ -201,12 +207,28 @@ class Receiver {
             ack_now_ = true;
         }
     }
+    /// Whether nobody waits to be told of what comes over this path of ours.
+    [[nodiscard]] bool is_trusted(PathId arrival) const noexcept
+    {
+        static_assert(max_paths < 32 && no_path % 32 == 31);
+        return (trusted_ >> (arrival % 32) & 1U) != 0;
+    }
+    /// For a whole VFRAG of one fragment.
+    void owe_for(PathId arrival, base::Time now) noexcept
+    {
+        if (!is_trusted(arrival)) [[likely]] {
+            owe(now);
+        }
+    }
     /// Where it came from, and what of it is needed later.
     void note_echo(const FragHeader &h, PathId arrival, base::Time now) noexcept
     {
         arrival_ = arrival;
         if (h.form == Form::compressed) {
             return; // it has no timestamp: the newest one that came is echoed, as late as it is
+        }
+        if (is_trusted(arrival) && !h.has(flag_ack_wanted)) {
+            return; // its sender measures nothing by it
         }
         echo_valid_ = true;
         echo_path_ = h.path;
@@ -234,6 +256,8 @@ class Receiver {
     bool ack_now_ = false;
     bool selective_ = false; ///< there is more to say than the cumulative number
     PathId arrival_ = no_path;
+    bool all_trusted_ = true;   ///< no path of ours is acknowledged
+    std::uint32_t trusted_ = 0; ///< bit by bit: these paths are not
     bool echo_valid_ = false;
     std::uint8_t echo_path_ = 0;
     base::Time echo_at_{};

@@ -184,7 +184,10 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     record.tries = static_cast<std::uint8_t>(std::min(record.tries + 1, 255));
     record.state = FragmentState::in_flight;
     record.reason = LossReason::none;
-    note_sent(choice.path, stamp, v.ordered, now);
+    const bool trusted = trusts(v, path);
+    if (!trusted) [[likely]] {
+        note_sent(choice.path, stamp, v.ordered, now);
+    }
     path.next_tx = (path.next_tx + 1) & tx_mask;
     path.in_flight += bytes;
     ++path.fragments_sent;
@@ -198,12 +201,35 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
         v.watchdog_deadline_ = now + completion_timeout(v, choice.path);
         arm(v.watchdog_deadline_);
     }
+    if (trusted) [[unlikely]] {
+        if (complete) {
+            take_for_arrived(v, record, bytes);
+        }
+        if (v.acknowledged() || paths_.size() == 1) {
+            return; // nothing else of it needs an acknowledgement
+        }
+    }
     // A window that is full of what was lost, or paths that are given no more until something is
     // acknowledged, let the rest of the VFRAG never be sent: the timer runs from its first
     // fragment.
     if (v.state_ == Vfrag::State::waiting || path.info.unreliable ||
         (paths_.size() > 1 && !config_.disable_early_timer)) {
         await_ack(v, choice.path, now);
+    }
+}
+
+void Sender::take_for_arrived(Vfrag &v, FragmentRecord &record, std::uint32_t bytes)
+{
+    // No sign of life: the BTL has it, and the peer may not run.
+    Path &path = paths_[record.path];
+    path.in_flight -= bytes;
+    ++path.fragments_acked;
+    ++counters_.fragments_acknowledged;
+    counters_.bytes_acknowledged += bytes;
+    record.state = FragmentState::acked;
+    if (++v.acked_count_ == v.count()) {
+        complete(v);
+        advance();
     }
 }
 
@@ -250,7 +276,7 @@ void Sender::sent_run(const Choice &choice, unsigned count, std::uint32_t stamp,
 }
 
 void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time sent_at,
-                              base::Time now)
+                              base::Time now, bool carried)
 {
     FragmentRecord &record = v.fragments[index];
     FT_ASSERT(v.held_ > 0 && record.held > 0);
@@ -259,6 +285,10 @@ void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time se
     paths_.release(id, sent_at);
     paths_[id].completion.sample(now - sent_at);
     v.watchdog_deadline_ = v.held_ == 0 ? base::Time::never() : now + paths_.watchdog(id);
+    if (carried && trusts(v, paths_[id]) && v.state_ != Vfrag::State::draining) [[unlikely]] {
+        acknowledge(v, base::bit(index), now);
+        advance();
+    }
     if (v.held_ == 0 && v.state_ == Vfrag::State::draining) {
         std::erase(draining_, &v);
         finish(v);
@@ -337,7 +367,7 @@ bool Sender::on_body(std::uint32_t cumulative, const AckBody &body, base::Time n
                 sane = false;
                 return;
             }
-            Vfrag *v = at(s);
+            Vfrag *v = unacknowledged(s);
             if (v == nullptr) {
                 return;
             }
@@ -355,7 +385,7 @@ bool Sender::on_body(std::uint32_t cumulative, const AckBody &body, base::Time n
             sane = false;
             continue;
         }
-        Vfrag *v = at(s);
+        Vfrag *v = unacknowledged(s);
         if (v == nullptr) {
             continue;
         }
@@ -381,13 +411,17 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
         return;
     }
     sample_echo(h, now);
-    if (serial_diff(h.cumulative, base_) < 0) {
-        return; // stale: a newer one has been here
+    told_ = serial_diff(h.cumulative, told_) > 0 ? h.cumulative : told_;
+    // Stale, a newer one has been here; or the peer has yet to look for what came over a path whose
+    // BTL is believed, and tells of what came over others.
+    const bool behind = serial_diff(h.cumulative, base_) < 0;
+    if (behind && (body == nullptr || !paths_.any_trusted())) {
+        return;
     }
     newest_told_ = h.has(flag_echo) ? h.echo_timestamp : 0;
     duplicates_told_ = body != nullptr && serial_diff(body->spurious, spurious_seen_) > 0;
     Run run;
-    for (std::uint32_t s = base_; s != h.cumulative; ++s) {
+    for (std::uint32_t s = base_; s != h.cumulative && !behind; ++s) {
         Vfrag *v = at(s);
         if (v == nullptr) {
             continue;
@@ -403,7 +437,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
         }
     }
     settle(run, now);
-    base_ = h.cumulative;
+    base_ = behind ? base_ : h.cumulative;
     std::uint32_t described_end = next_;
     std::int32_t duplicates = 0;
     if (body != nullptr) {
@@ -418,9 +452,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
         }
         duplicates = on_spurious(body->spurious);
     }
-    while (base_ != next_ && at(base_) == nullptr) {
-        ++base_;
-    }
+    advance();
     if (doubt_.path != no_path) {
         settle_doubt(h, duplicates, now);
     }

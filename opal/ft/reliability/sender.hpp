@@ -65,6 +65,28 @@ class Sender {
         v.ack_deadline_ = now + first_timeout(v, id, now);
         arm(v.ack_deadline_);
     }
+    /// The same over a path whose BTL is believed: the VFRAG has arrived, as far as we are
+    /// concerned, and nothing of it is kept. \pre the same
+    [[gnu::always_inline]] void submit_trusted(std::uint64_t bytes, PathId id)
+    {
+        if (base_ == next_) [[likely]] {
+            ++base_;
+        } else if (next_ - base_ == ring_.size()) {
+            grow_ring(); // what stands at its place is nullptr, as for all that are done
+        }
+        ++next_;
+        ++next_order_;
+        Path &path = paths_[id];
+        path.next_tx = (path.next_tx + 1) & tx_mask;
+        ++path.fragments_sent;
+        ++path.fragments_acked;
+        path.bytes_sent += bytes;
+        ++counters_.fragments_sent;
+        ++counters_.fragments_acknowledged;
+        ++counters_.vfrags_completed;
+        counters_.bytes_sent += bytes;
+        counters_.bytes_acknowledged += bytes;
+    }
     /// The numbers that the next VFRAG gets.
     [[nodiscard]] std::uint32_t next_sequence() const noexcept { return next_; }
     [[nodiscard]] std::uint32_t next_order() const noexcept { return next_order_; }
@@ -79,17 +101,17 @@ class Sender {
     /// So many of them went out, and their BTL is done with them.
     void sent_run(const Choice &choice, unsigned count, std::uint32_t stamp, base::Time now);
     /// A BTL is done with a descriptor of this fragment (whether it says so at once or later), sent
-    /// at `sent_at`.
+    /// at `sent_at`. \param carried false when it failed
     void locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
-                          base::Time now);
+                          base::Time now, bool carried);
 
     /// Acknowledgement fields of any fragment, with the body when it is an ack.
     void on_ack(const FragHeader &header, const AckBody *body, base::Time now);
     /// Whether on_ack would do anything about these.
     [[nodiscard]] bool concerned_by(const FragHeader &header) const noexcept
     {
-        return header.has(flag_ack) &&
-               (header.cumulative != base_ || header.has(flag_echo) || doubt_.path != no_path);
+        return header.has(flag_ack) && (header.cumulative != base_ || header.cumulative != told_ ||
+                                        header.has(flag_echo) || doubt_.path != no_path);
     }
     void on_time(base::Time now);
     void on_path_gone(PathId path, base::Time now);
@@ -121,11 +143,16 @@ class Sender {
     {
         return (ring_.capacity() + lost_.capacity() + draining_.capacity()) * sizeof(void *);
     }
-    /// True when there is nothing to send, first or again, and nothing to hand back.
-    [[nodiscard]] bool calm() const noexcept
+    /// True when there is nothing to send, first or again.
+    [[nodiscard]] bool nothing_to_send() const noexcept
     {
         return lost_.empty() && unsent_ordered_.head == nullptr && unsent_data_.head == nullptr &&
-               finished_.head == nullptr && !question_due_;
+               !question_due_;
+    }
+    /// True when there is nothing to hand back, either.
+    [[nodiscard]] bool calm() const noexcept
+    {
+        return nothing_to_send() && finished_.head == nullptr;
     }
     /// True when the peer is to be asked what has come, since nothing told of the newest
     /// transmission for longer than an answer takes.
@@ -133,6 +160,10 @@ class Sender {
     /// The path that the question takes: only what goes the same way proves a loss.
     [[nodiscard]] PathId question_path() const noexcept { return newest_path_; }
     void question_sent() noexcept { question_due_ = false; }
+    void ask() noexcept { question_due_ = true; }
+    [[nodiscard]] std::uint32_t first_unacknowledged() const noexcept { return base_; }
+    /// What the peer said last: all before that number has arrived.
+    [[nodiscard]] std::uint32_t told() const noexcept { return told_; }
     /// When it is looked for the first time whether to ask; far future while nothing was sent.
     [[nodiscard]] base::Time question_at() const noexcept { return question_at_; }
     [[nodiscard]] std::uint64_t window_bytes() const noexcept { return window_bytes_; }
@@ -140,13 +171,18 @@ class Sender {
     /// Starts numbering here (tests of the wrap-around). Before the first submit only.
     void start_at(std::uint32_t sequence, std::uint32_t order) noexcept
     {
-        base_ = next_ = sequence, next_order_ = order;
+        base_ = next_ = told_ = sequence, next_order_ = order;
     }
 
   private:
     [[nodiscard]] Vfrag *at(std::uint32_t sequence) const noexcept
     {
         return ring_[sequence & (ring_.size() - 1)];
+    }
+    /// The same of a number that the peer names.
+    [[nodiscard]] Vfrag *unacknowledged(std::uint32_t sequence) const noexcept
+    {
+        return serial_diff(sequence, base_) < 0 ? nullptr : at(sequence);
     }
     struct List {
         Vfrag *head = nullptr;
@@ -203,6 +239,20 @@ class Sender {
     bool acknowledge_whole(Vfrag &vfrag, base::Time now);
     void complete(Vfrag &vfrag);
     void finish(Vfrag &vfrag);
+    /// Whether this one counts as arrived when the path's BTL is done with it.
+    [[nodiscard]] bool trusts(const Vfrag &vfrag, const Path &path) const noexcept
+    {
+        return !path.info.acknowledged && !vfrag.wants_answer;
+    }
+    /// A fragment that has just been sent so, by a BTL that is done with it.
+    void take_for_arrived(Vfrag &vfrag, FragmentRecord &record, std::uint32_t bytes);
+    /// Over what is acknowledged already.
+    void advance() noexcept
+    {
+        while (base_ != next_ && at(base_) == nullptr) {
+            ++base_;
+        }
+    }
     void sample_echo(const FragHeader &header, base::Time now);
     /// A transmission of that moment has arrived.
     void note_heard(std::uint32_t stamp) noexcept
@@ -310,6 +360,7 @@ class Sender {
     std::uint32_t newest_told_ = 0; ///< echo of the acknowledgement at hand; 0: none
     std::uint64_t window_bytes_ = 0;
     std::uint32_t base_ = 0; ///< first not acknowledged whole
+    std::uint32_t told_ = 0; ///< the peer's cumulative number as last told
     std::uint32_t next_ = 0; ///< next number to give
     std::uint32_t next_order_ = 0;
     std::uint32_t spurious_seen_ = 0; ///< the peer's spurious counter as last told

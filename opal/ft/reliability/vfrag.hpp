@@ -38,6 +38,8 @@ class Vfrag {
   public:
     bool ordered = true; ///< one fragment, delivered in order of submission; else fragments are
                          ///< delivered as they come
+    bool wants_answer = false; ///< is acknowledged over any path: who sends it waits for a sign of
+                               ///< life
     std::uint32_t fragment_bytes =
         0; ///< payload of every fragment but the last (S), 0 only for an empty VFRAG
     std::uint64_t length =

@@ -270,7 +270,7 @@ void Endpoint::check_cheap()
                       static_cast<unsigned long long>(sender.window_bytes()),
                       sender.window_vfrags());
     }
-    if (peer_.receiver().held_bytes() > c.reorder_bytes) {
+    if (peer_.receiver().held_bytes() > c.reorder_bytes && !trusts(world_.plan)) {
         world_.breach(Breach::window, "%zu bytes are kept for their turn",
                       peer_.receiver().held_bytes());
     }

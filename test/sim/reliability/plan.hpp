@@ -78,6 +78,7 @@ struct LinkPlan {
     std::uint32_t max_fragment_bytes = 0;
     bool checksum_payload = true;
     bool unreliable = false;       ///< its transport is a datagram one
+    bool acknowledged = true;      ///< else its transport is believed; nothing is lost on it
     std::uint32_t queue_bytes = 0; ///< what waits beyond that for its turn is lost; 0 for no bound
     Death death = Death::none;
     base::Time dies_at = base::Time::never();
@@ -128,6 +129,9 @@ struct Plan {
     base::Duration patience =
         base::Duration::max(); ///< a VFRAG is acknowledged so long after it was submitted at last
 };
+
+/// Whether a transport is believed.
+[[nodiscard]] bool trusts(const Plan &plan);
 
 /// The mechanism that a mutant lacks.
 enum class Mutant : std::uint8_t {

@@ -298,7 +298,44 @@ void draw_chatter(Plan &plan)
     }
 }
 
+/// In some runs one path loses nothing and keeps order, and its transport is believed: alone, or
+/// beside others that are as bad as ever.
+void draw_trusted(Plan &plan)
+{
+    Rng rng(plan.seed ^ 0x74727573746564);
+    if (plan.processes.size() != 2 || !rng.chance(0.06)) {
+        return;
+    }
+    plan.patience = Duration::max(); // it may have counted on a path that is not there any more
+    plan.calm = false;
+    for (ProcessPlan &process : plan.processes) {
+        process.unknown_arrival = 0; // nobody would know that it need not be acknowledged
+    }
+    PairPlan &pair = plan.pairs.front();
+    pair.declared_dead.fill(Time::never());
+    pair.links.resize(rng.chance(0.4) ? 1 : std::min<std::size_t>(pair.links.size(), 3));
+    LinkPlan &link = pair.links[rng.below(pair.links.size())];
+    const std::array<Transport, 2> transport = link.transport;
+    make_plain(link, any_of(rng, std::array{1_us, 10_us}), any_of(rng, std::array{0.1, 1.0, 10.0}),
+               link.max_fragment_bytes);
+    link.acknowledged = false;
+    for (unsigned way = 0; way < 2; ++way) {
+        link.transport[way].room = transport[way].room;
+        link.transport[way].refuse = transport[way].refuse;
+        link.transport[way].within_send = rng.chance(0.6);
+        link.transport[way].complete = any_of(rng, std::array{0_ns, 0_ns, 1000_ns, 100000_ns});
+    }
+}
+
 } // namespace
+
+bool trusts(const Plan &plan)
+{
+    return std::any_of(plan.pairs.begin(), plan.pairs.end(), [](const PairPlan &pair) {
+        return std::any_of(pair.links.begin(), pair.links.end(),
+                           [](const LinkPlan &link) { return !link.acknowledged; });
+    });
+}
 
 void draw_special(Plan &plan)
 {
@@ -308,6 +345,7 @@ void draw_special(Plan &plan)
     draw_last_resort(plan);
     draw_bound(plan);
     draw_chatter(plan);
+    draw_trusted(plan);
 }
 
 } // namespace ft::sim

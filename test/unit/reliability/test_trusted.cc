@@ -1,0 +1,502 @@
+// Paths that are not acknowledged, since their BTL is believed: what it is done with has arrived.
+// PROTOCOL.md, "Levels".
+#include "test/unit/reliability/ends.hpp"
+
+#include "test/unit/cmocka.hpp"
+
+using namespace ft::test;
+
+namespace {
+
+void add_path(End &end, bool acknowledged, Time now)
+{
+    PathInfo info;
+    info.max_fragment_bytes = 1 << 20;
+    info.acknowledged = acknowledged;
+    (void)end.peer.add_path(info, now);
+}
+
+/// Two ends with a path that both believe in, and others that are acknowledged.
+struct Believers : Two {
+    explicit Believers(unsigned others = 0, const Config &c = quick_config()) : Two(0, c)
+    {
+        for (End *end : {&a, &b}) {
+            add_path(*end, false, now);
+            end->add_paths(others, now);
+        }
+    }
+};
+
+bool is_question(const Frame &frame)
+{
+    FragHeader h;
+    return parse_header(frame.bytes, true, h) == ParseStatus::ok && h.kind == Kind::ack &&
+           h.has(flag_ack_wanted);
+}
+
+void nobody_waits_and_nobody_answers(void **)
+{
+    std::size_t done = 0;
+    std::size_t delivered = 0;
+    std::size_t answers = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t acked = 0;
+    bool timers = true;
+    bool drained = false;
+    {
+        Believers t;
+        for (unsigned i = 0; i < 300; ++i) { // more than a window of them
+            (void)t.a.submit(i % 3 != 0, i % 3 != 0 ? 8 : 640, 64, t.now);
+            t.b.take_all(t.a.pump(t.now), t.now);
+            t.now += 10_us;
+        }
+        done = t.a.done.size();
+        drained = t.a.peer.drained();
+        timers = !t.a.peer.next_deadline().is_never() || !t.b.peer.next_deadline().is_never();
+        t.now += 50_ms;
+        t.b.peer.on_time(t.now);
+        t.b.peer.flush_acks();
+        answers = t.b.pump(t.now).size();
+        delivered = t.b.delivered.size();
+        sent = t.a.peer.counters().fragments_sent;
+        acked = t.a.peer.counters().fragments_acknowledged;
+    }
+    assert_int_equal(done, 300);
+    assert_true(drained);
+    assert_false(timers);
+    assert_int_equal(answers, 0);
+    assert_int_equal(delivered, 200 + 100 * 10);
+    assert_int_equal(sent, acked);
+    assert_int_equal(sent, delivered);
+}
+
+// The same with acknowledgements, so that the test above would tell if there were none anyway.
+void otherwise_it_is_answered(void **)
+{
+    std::size_t done = 1;
+    std::size_t answers = 0;
+    {
+        Two t;
+        (void)t.a.submit(true, 8, 8, t.now);
+        t.b.take_all(t.a.pump(t.now), t.now);
+        done = t.a.done.size();
+        t.now += 50_ms;
+        answers = t.b.pump(t.now).size();
+    }
+    assert_int_equal(done, 0);
+    assert_int_equal(answers, 1);
+}
+
+void done_when_its_btl_is(void **)
+{
+    std::size_t before = 1;
+    std::size_t failed = 1;
+    std::size_t after = 0;
+    bool released = false;
+    {
+        Believers t;
+        Vfrag &v = t.a.submit(false, 128, 64, t.now);
+        (void)t.a.pump(t.now, false);
+        before = t.a.done.size();
+        t.a.peer.locally_complete(v, 0, 0, t.now, t.now);
+        (void)t.a.pump(t.now);
+        before += t.a.done.size();
+        t.a.peer.locally_complete(v, 1, 0, t.now, t.now);
+        (void)t.a.pump(t.now);
+        after = t.a.done.size();
+        released = t.a.peer.paths()[0].held == 0 && t.a.peer.paths()[0].in_flight == 0;
+
+        Vfrag &w = t.a.submit(true, 8, 8, t.now);
+        (void)t.a.pump(t.now, false);
+        t.a.peer.locally_complete(w, 0, 0, t.now, t.now, false);
+        t.a.peer.path_error(0, t.now);
+        (void)t.a.pump(t.now);
+        failed = t.a.failed.size();
+    }
+    assert_int_equal(before, 0);
+    assert_int_equal(after, 1);
+    assert_true(released);
+    assert_int_equal(failed, 1);
+}
+
+void the_lane_stays_open(void **)
+{
+    unsigned on_lane = 0;
+    unsigned awaited = 0;
+    bool in_order = true;
+    bool idle = false;
+    {
+        Believers t;
+        for (unsigned i = 0; i < 1000; ++i) {
+            t.b.take_all(t.a.express(8, t.now, Form::compressed), t.now);
+        }
+        on_lane = t.a.on_lane;
+        awaited = t.b.awaited;
+        for (std::uint32_t i = 0; i < 1000; ++i) {
+            in_order = in_order && t.b.delivered.at(i) == i;
+        }
+        idle = t.a.peer.calm() && t.a.peer.quiet() && t.b.peer.quiet();
+    }
+    assert_int_equal(on_lane, 999);
+    assert_int_equal(awaited, 999);
+    assert_true(in_order);
+    assert_true(idle);
+}
+
+// Answers to and fro are compressed, but for one in 16 us: nothing is taken along.
+void answers_are_short_too(void **)
+{
+    unsigned compressed = 0;
+    {
+        Believers t;
+        for (unsigned i = 0; i < 100; ++i) {
+            const auto there = t.a.express(8, t.now, Form::compressed);
+            t.b.take_all(there, t.now);
+            const auto back = t.b.express(8, t.now, Form::compressed);
+            t.a.take_all(back, t.now);
+            compressed += there[0].form == Form::compressed ? 1 : 0;
+            compressed += back[0].form == Form::compressed ? 1 : 0;
+        }
+    }
+    assert_int_equal(compressed, 2 * 100 - 2);
+}
+
+// One that the BTL holds is overtaken by so many that its receiver could not tell their numbers.
+void who_is_far_behind_gets_whole_numbers(void **)
+{
+    std::vector<std::uint32_t> delivered;
+    unsigned broken = 1;
+    {
+        Believers t;
+        for (unsigned i = 0; i < 4; ++i) {
+            t.b.take_all(t.a.express(8, t.now, Form::compressed), t.now);
+        }
+        (void)t.a.submit(true, 8, 8, t.now);
+        const auto late = t.a.pump(t.now, false);
+        for (unsigned i = 0; i < 200; ++i) {
+            t.b.take_all(t.a.express(8, t.now, Form::compressed), t.now);
+        }
+        t.b.take_all(late, t.now);
+        broken = t.b.broken;
+        delivered = t.b.delivered;
+    }
+    assert_int_equal(broken, 0);
+    assert_int_equal(delivered.size(), 205);
+    assert_true(std::is_sorted(delivered.begin(), delivered.end()));
+}
+
+// What was overtaken is not missing, and is kept however little room there is for its turn.
+void what_is_overtaken_is_kept_and_not_asked_for(void **)
+{
+    std::size_t answers = 1;
+    std::size_t delivered = 0;
+    std::uint64_t refused = 1;
+    {
+        Config c = quick_config();
+        c.reorder_bytes = c.fragment_bytes;
+        Believers t(0, c);
+        std::vector<Frame> frames;
+        for (unsigned i = 0; i < 40; ++i) {
+            (void)t.a.submit(true, 1000, 1000, t.now);
+            const auto one = t.a.pump(t.now);
+            frames.insert(frames.end(), one.begin(), one.end());
+        }
+        std::rotate(frames.begin(), frames.begin() + 1, frames.end()); // the first one is last
+        t.b.take_all(frames, t.now);
+        t.now += 10_ms;
+        answers = t.b.pump(t.now).size();
+        delivered = t.b.delivered.size();
+        refused = t.b.peer.counters().outside_window;
+    }
+    assert_int_equal(answers, 0);
+    assert_int_equal(delivered, 40);
+    assert_int_equal(refused, 0);
+}
+
+/// A short one, by the path that is not to be avoided.
+void send_past(End &end, PathId avoided, std::vector<Frame> &frames, Time now)
+{
+    (void)end.submit(true, 8, 8, now);
+    end.peer.blocked(avoided);
+    Transmit what;
+    while (end.peer.next_transmit(what, now)) {
+        frames.push_back(End::frame_of(what, 0));
+        end.peer.sent(what, now, true);
+    }
+    end.peer.unblock();
+}
+
+void beside_others_those_are_acknowledged(void **)
+{
+    std::array<unsigned, 2> sent{};
+    std::size_t before = 1;
+    std::size_t after = 0;
+    bool idle = false;
+    {
+        Config c = quick_config();
+        c.fragment_bytes = 64 * 1024;
+        Believers t(1, c);
+        (void)t.a.submit(false, 256 * 1024, 64 * 1024, t.now);
+        const auto frames = t.a.pump(t.now, false);
+        for (const Frame &frame : frames) {
+            ++sent.at(frame.path);
+            t.a.peer.locally_complete(*frame.vfrag, frame.index, frame.path, t.now, t.now);
+        }
+        (void)t.a.pump(t.now);
+        before = t.a.done.size();
+        t.b.take_all(frames, t.now);
+        t.settle(5);
+        after = t.a.done.size();
+        idle = t.a.peer.quiet() && t.b.peer.quiet();
+    }
+    assert_true(sent[0] != 0 && sent[1] != 0);
+    assert_int_equal(before, 0);
+    assert_int_equal(after, 1);
+    assert_true(idle);
+}
+
+// The peer has not looked yet for what lies in the path that is believed, and acknowledges what
+// came over the other one: that is not stale.
+void what_is_told_from_behind_counts(void **)
+{
+    std::size_t done = 0;
+    std::size_t repeated = 1;
+    std::size_t delivered = 0;
+    {
+        Believers t(1);
+        std::vector<Frame> believed;
+        std::vector<Frame> other;
+        for (unsigned i = 0; i < 6; ++i) {
+            send_past(t.a, i % 2 == 0 ? 1 : 0, i % 2 == 0 ? believed : other, t.now);
+        }
+        (void)t.a.pump(t.now);
+        t.b.take_all(other, t.now);
+        t.now += 1_us;
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now);
+        (void)t.a.pump(t.now);
+        done = t.a.done.size();
+        t.now += 100_ms;
+        const auto again = t.a.pump(t.now);
+        repeated = static_cast<std::size_t>(
+            std::count_if(again.begin(), again.end(), [](const Frame &f) { return f.again; }));
+        t.b.take_all(believed, t.now);
+        delivered = t.b.delivered.size();
+    }
+    assert_int_equal(done, 6);
+    assert_int_equal(repeated, 0);
+    assert_int_equal(delivered, 6);
+}
+
+// Where the ends are of two opinions it is only slower, and once at that.
+void who_asks_is_answered_from_then_on(void **)
+{
+    std::size_t done = 0;
+    std::uint64_t questions = 0;
+    std::uint64_t duplicates = 0;
+    {
+        Two t(0);
+        add_path(t.a, true, t.now);
+        add_path(t.b, false, t.now);
+        for (unsigned i = 0; i < 500; ++i) {
+            (void)t.a.submit(true, 8, 8, t.now);
+            for (unsigned turns = 0; turns < 4; ++turns) {
+                t.b.take_all(t.a.pump(t.now), t.now);
+                t.now += 100_us;
+                t.a.take_all(t.b.pump(t.now), t.now);
+            }
+        }
+        t.now += 20_ms;
+        t.b.take_all(t.a.pump(t.now), t.now);
+        t.a.take_all(t.b.pump(t.now), t.now);
+        (void)t.a.pump(t.now);
+        done = t.a.done.size();
+        questions = t.a.peer.counters().questions_sent;
+        duplicates = t.b.peer.counters().duplicates;
+    }
+    assert_int_equal(done, 500);
+    assert_in_range(questions, 1, 3);
+    assert_in_range(duplicates, 0, 1);
+}
+
+void who_wants_a_sign_of_life_gets_one(void **)
+{
+    std::size_t done = 1;
+    std::size_t answers = 0;
+    std::size_t answered = 0;
+    bool lost = false;
+    {
+        Believers t;
+        const auto ask = [&] {
+            Box &box = t.a.boxes.emplace_back();
+            box.vfrag.wants_answer = true;
+            box.vfrag.fragments = std::span(box.records).first(1);
+            t.a.peer.submit(box.vfrag, t.now);
+            return t.a.pump(t.now);
+        };
+        const auto ping = ask();
+        done = t.a.done.size();
+        t.b.take_all(ping, t.now);
+        const auto back = t.b.pump(t.now);
+        answers = back.size();
+        t.now += 10_us;
+        t.a.take_all(back, t.now);
+        (void)t.a.pump(t.now);
+        answered = t.a.done.size();
+        // Nobody is there any more.
+        (void)ask();
+        for (unsigned i = 0; i < 100 && !t.a.peer.unreachable(); ++i) {
+            t.now += 100_ms;
+            (void)t.a.pump(t.now);
+        }
+        lost = t.a.peer.unreachable();
+    }
+    assert_int_equal(done, 0);
+    assert_int_equal(answers, 1);
+    assert_int_equal(answered, 1);
+    assert_true(lost);
+}
+
+/// The path that is believed breaks with eight messages in it.
+struct Broken : Believers {
+    Broken() : Believers(1)
+    {
+        for (unsigned i = 0; i < 8; ++i) {
+            send_past(a, 1, inside, now);
+        }
+        a.peer.path_error(0, now);
+    }
+    /// Both talk over the path that is left, as long as it takes.
+    unsigned talk()
+    {
+        unsigned questions = 0;
+        for (unsigned i = 0; i < 100; ++i) {
+            const auto there = a.pump(now);
+            questions +=
+                static_cast<unsigned>(std::count_if(there.begin(), there.end(), is_question));
+            b.take_all(there, now);
+            now += 10_us;
+            a.take_all(b.pump(now), now);
+            now += 10_ms;
+        }
+        return questions;
+    }
+    std::vector<Frame> inside;
+};
+
+void what_a_broken_path_had_is_asked_for(void **)
+{
+    unsigned questions = 0;
+    bool lost = true;
+    std::size_t delivered = 0;
+    {
+        Broken x;
+        x.b.take_all(x.inside, x.now);
+        questions = x.talk();
+        lost = x.a.peer.unreachable();
+        (void)x.a.submit(true, 8, 8, x.now);
+        x.settle();
+        delivered = x.b.delivered.size();
+    }
+    assert_int_equal(questions, 1);
+    assert_false(lost);
+    assert_int_equal(delivered, 9);
+}
+
+void what_is_lost_with_it_is_told(void **)
+{
+    unsigned questions = 0;
+    bool lost = false;
+    std::uint32_t count = 0;
+    std::size_t failed = 0;
+    {
+        Broken x;
+        x.inside.resize(5);
+        x.b.take_all(x.inside, x.now);
+        (void)x.a.submit(true, 8, 8, x.now);
+        questions = x.talk();
+        lost = x.a.peer.unreachable();
+        count = x.a.peer.lost_for_good();
+        failed = x.b.delivered.size();
+    }
+    assert_in_range(questions, 3, 6);
+    assert_true(lost);
+    assert_int_equal(count, 3);
+    assert_int_equal(failed, 5);
+}
+
+// The one end is told by its BTL, and the other one by its peer: what that end sent is gone as
+// well.
+void the_other_end_is_told(void **)
+{
+    PathState state{};
+    bool lost = false;
+    std::uint32_t count = 0;
+    std::size_t sent_since = 0;
+    {
+        Believers t(1);
+        std::vector<Frame> swallowed;
+        for (unsigned i = 0; i < 4; ++i) {
+            send_past(t.b, 1, swallowed, t.now);
+        }
+        t.a.peer.path_error(0, t.now);
+        for (unsigned i = 0; i < 100 && !t.b.peer.unreachable(); ++i) {
+            t.b.take_all(t.a.pump(t.now), t.now);
+            state = t.b.peer.paths()[0].state;
+            t.now += 10_us;
+            t.a.take_all(t.b.pump(t.now), t.now);
+            t.now += 10_ms;
+        }
+        lost = t.b.peer.unreachable();
+        count = t.b.peer.lost_for_good();
+        sent_since = t.a.delivered.size();
+    }
+    assert_int_equal(state, PathState::gone);
+    assert_true(lost);
+    assert_int_equal(count, 4);
+    assert_int_equal(sent_since, 0);
+}
+
+// A peer that does not run has lost nothing.
+void who_is_silent_is_not_judged(void **)
+{
+    bool lost = true;
+    bool lost_then = true;
+    {
+        Broken x;
+        for (unsigned i = 0; i < 100; ++i) {
+            x.now += 10_ms;
+            (void)x.a.pump(x.now);
+        }
+        lost = x.a.peer.unreachable();
+        x.b.take_all(x.inside, x.now);
+        (void)x.talk();
+        lost_then = x.a.peer.unreachable();
+    }
+    assert_false(lost);
+    assert_false(lost_then);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_waits_and_nobody_answers),
+        cmocka_unit_test(otherwise_it_is_answered),
+        cmocka_unit_test(done_when_its_btl_is),
+        cmocka_unit_test(the_lane_stays_open),
+        cmocka_unit_test(answers_are_short_too),
+        cmocka_unit_test(who_is_far_behind_gets_whole_numbers),
+        cmocka_unit_test(what_is_overtaken_is_kept_and_not_asked_for),
+        cmocka_unit_test(beside_others_those_are_acknowledged),
+        cmocka_unit_test(what_is_told_from_behind_counts),
+        cmocka_unit_test(who_asks_is_answered_from_then_on),
+        cmocka_unit_test(who_wants_a_sign_of_life_gets_one),
+        cmocka_unit_test(what_a_broken_path_had_is_asked_for),
+        cmocka_unit_test(what_is_lost_with_it_is_told),
+        cmocka_unit_test(the_other_end_is_told),
+        cmocka_unit_test(who_is_silent_is_not_judged),
+    };
+    return cmocka_run_group_tests_name("trusted", tests, nullptr, nullptr);
+}
