@@ -60,6 +60,15 @@ def unknown_words():
     refused(dr("--mca", "pml_dr_checksum", "some"), "pml_dr_checksum", "given: some")
     refused(dr("--mca", "pml_dr_checksum", "full,vader:half"), "given: vader:half")
     refused(dr("--mca", "pml_dr_test_disable", "gravity"), "pml_dr_test_disable", "gravity")
+    for word in ("vader:some", "none", ":none", "vader:"):
+        refused(dr("--mca", "pml_dr_protection", f"tcp:ack,{word}"), "pml_dr_protection", f"given: {word}", "NAME:none")
+
+
+def unacknowledged_across_nodes():
+    """a BTL that leaves the node and is to go without acknowledgements"""
+    for btl in ("tcp", "dgram", "ucx"):
+        refused(dr("--mca", "pml_dr_protection", f"vader:none,{btl}:none"), f"{btl}:none", "stays within one node",
+                "may be lost, and nobody would ever know")
 
 
 def contradictions():
@@ -167,6 +176,6 @@ def variables_agree_with_the_manual():
     ftmanual.variables_agree("pml", "dr", "ompi/mca/pml/dr")
 
 
-fttap.main([out_of_range, unknown_words, contradictions, lost_peer, lost_halfway, refused_connections,
+fttap.main([out_of_range, unknown_words, unacknowledged_across_nodes, contradictions, lost_peer, lost_halfway, refused_connections,
             broken_pipe, half_taken, idle_peer_is_small, peers_at_first_contact,
             inert_unless_named, settings_agree_with_the_manual, variables_agree_with_the_manual])

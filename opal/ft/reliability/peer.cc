@@ -47,20 +47,25 @@ void Peer::path_error(PathId path, base::Time now)
     if (paths_.all_gone()) {
         become_unreachable();
     } else if (believed) {
-        broken_ = true;
-        believed_until_ = sender_.first_unacknowledged();
-        asked_ = 0;
-        ask_again_ = now;
+        if (put_off_ == nullptr) {
+            put_off_ = std::make_unique<Rare>();
+        }
+        static_cast<Broken &>(*put_off_) = {.ask_again = now,
+                                            .believed_until = sender_.first_unacknowledged(),
+                                            .any = true,
+                                            .known = put_off_->known};
     }
 }
 
 void Peer::on_broken(base::Time now)
 {
-    broken_known_ = true;
-    if (broken_) {
+    if (put_off_ == nullptr) {
+        put_off_ = std::make_unique<Rare>();
+    }
+    put_off_->known = true;
+    if (std::exchange(put_off_->any, true)) {
         return;
     }
-    broken_ = true;
     for (PathId id = 0; id < paths_.size(); ++id) {
         if (!paths_[id].info.acknowledged && paths_[id].state != PathState::gone) {
             path_error(id, now);
@@ -73,19 +78,20 @@ void Peer::look_for_believed(base::Time now)
     // An answer that leaves something out may have come before the peer looked for what lay in the
     // path: the last of several does not. Who does not answer is not judged.
     constexpr std::uint8_t answers = 3;
-    const bool all_came = serial_diff(sender_.told(), believed_until_) >= 0;
-    const bool heard = asked_ != 0 && silent_since_ > ask_again_ - config_.rto_max;
-    if ((all_came && broken_known_) || (asked_ == answers && heard)) {
-        ask_again_ = base::Time::never();
+    Broken &it = *put_off_;
+    const bool all_came = serial_diff(sender_.told(), it.believed_until) >= 0;
+    const bool heard = it.asked != 0 && silent_since_ > it.ask_again - config_.rto_max;
+    if ((all_came && it.known) || (it.asked == answers && heard)) {
+        it.ask_again = base::Time::never();
         if (!all_came) {
-            lost_ = believed_until_ - sender_.told();
+            it.lost = it.believed_until - sender_.told();
             become_unreachable();
         }
         return;
     }
-    asked_ = asked_ == 0 || heard ? static_cast<std::uint8_t>(asked_ + 1) : asked_;
+    it.asked = it.asked == 0 || heard ? static_cast<std::uint8_t>(it.asked + 1) : it.asked;
     sender_.ask();
-    ask_again_ = now + config_.rto_max;
+    it.ask_again = now + config_.rto_max;
 }
 
 void Peer::path_replaced(PathId path, base::Time now)
@@ -203,8 +209,9 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         if (t.path != no_path) {
             t.what = Transmit::What::ack;
             t.header.kind = Kind::ack;
-            t.header.flags = static_cast<std::uint8_t>((asks ? flag_ack_wanted : 0U) |
-                                                       (broken_ ? flag_broken : 0U));
+            t.header.flags = static_cast<std::uint8_t>(
+                (asks ? flag_ack_wanted : 0U) |
+                (put_off_ != nullptr && put_off_->any ? flag_broken : 0U));
             fill_common(t.header, t.path, now);
             return true;
         }
@@ -443,7 +450,7 @@ void Peer::on_time(base::Time now)
     sender_.on_time(now);
     receiver_.on_time(now);
     follow_transitions(now);
-    if (now >= ask_again_) {
+    if (now >= ask_again()) {
         look_for_believed(now);
     }
     if (sender_.idle() || now < silent_since_ + config_.give_up) {
@@ -462,7 +469,7 @@ base::Time Peer::next_deadline() const noexcept
         return base::Time::never();
     }
     base::Time earliest = std::min(paths_.next_deadline(), sender_.next_deadline());
-    earliest = std::min({earliest, answer_deadline(), ask_again_});
+    earliest = std::min({earliest, answer_deadline(), ask_again()});
     if (!sender_.idle()) {
         earliest = std::min(earliest,
                             last_look_.is_never() ? silent_since_ + config_.give_up : last_look_);

@@ -286,7 +286,10 @@ class Peer {
     [[nodiscard]] bool unreachable() const noexcept { return unreachable_; }
     /// How many VFRAGs are lost, since a path that is not acknowledged broke; the peer is
     /// unreachable then.
-    [[nodiscard]] std::uint32_t lost_for_good() const noexcept { return lost_; }
+    [[nodiscard]] std::uint32_t lost_for_good() const noexcept
+    {
+        return put_off_ == nullptr ? 0 : put_off_->lost;
+    }
     /// The runtime says that the peer is dead: everything fails now.
     void declare_dead()
     {
@@ -297,7 +300,7 @@ class Peer {
     /// time may pass unnoticed until something is submitted or arrives.
     [[nodiscard]] bool quiet() const noexcept
     {
-        return sender_.settled() && !receiver_.ack_owed() && ask_again_.is_never();
+        return sender_.settled() && !receiver_.ack_owed() && ask_again().is_never();
     }
     /// True when next_transmit, next_finished and next_event have nothing, and unblock would change
     /// nothing: until something is submitted or arrives, or next_deadline, no call is needed.
@@ -333,7 +336,7 @@ class Peer {
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
     {
         return paths_.allocated_bytes() + sender_.allocated_bytes() + receiver_.allocated_bytes() +
-               replies_.capacity() * sizeof(Reply) + (put_off_ == nullptr ? 0 : sizeof(PutOff));
+               replies_.capacity() * sizeof(Reply) + (put_off_ == nullptr ? 0 : sizeof(Rare));
     }
     [[nodiscard]] const Counters &counters() const noexcept { return counters_; }
     [[nodiscard]] Counters &counters() noexcept { return counters_; }
@@ -360,6 +363,17 @@ class Peer {
         std::uint8_t echo_path = 0;
         std::uint8_t flags = 0;
     };
+    /// What became of what a path had that was not acknowledged and broke.
+    struct Broken {
+        base::Time ask_again = base::Time::never();
+        std::uint32_t believed_until = 0; ///< the first VFRAG that it was not given
+        std::uint32_t lost = 0;
+        std::uint8_t asked = 0;
+        bool any = false;   ///< such a path did break: each ack says so
+        bool known = false; ///< the peer says so, too
+    };
+    /// What few peers need.
+    struct Rare : PutOff, Broken {};
     /// Whoever waits for a message has it, and has sent its answer, before this is over; then it
     /// waits again, and has the time.
     static constexpr auto put_off_for = base::Duration::from_us(1);
@@ -375,12 +389,13 @@ class Peer {
             return false;
         }
         if (put_off_ == nullptr) [[unlikely]] {
-            put_off_.reset(new (std::nothrow) PutOff);
+            put_off_.reset(new (std::nothrow) Rare);
             if (put_off_ == nullptr) {
                 return false;
             }
         }
-        *put_off_ = {now, h.cumulative, h.echo_timestamp, h.echo_delay_us, h.echo_path, h.flags};
+        static_cast<PutOff &>(*put_off_) = {
+            now, h.cumulative, h.echo_timestamp, h.echo_delay_us, h.echo_path, h.flags};
         return true;
     }
     [[nodiscard]] bool something_put_off() const noexcept
@@ -467,6 +482,10 @@ class Peer {
     /// After a path that was not acknowledged broke: what it was given has arrived, or it is known
     /// to be lost.
     void look_for_believed(base::Time now);
+    [[nodiscard]] base::Time ask_again() const noexcept
+    {
+        return put_off_ == nullptr ? base::Time::never() : put_off_->ask_again;
+    }
     /// The peer says that it did; who only receives may not have been told by its BTL.
     void on_broken(base::Time now);
 
@@ -477,19 +496,13 @@ class Peer {
     Sender sender_;
     Receiver receiver_;
     std::vector<Reply> replies_;
-    std::unique_ptr<PutOff> put_off_; ///< made for who needs it: most peers are idle
+    std::unique_ptr<Rare> put_off_;   ///< made for who needs it: most peers are idle
     Context context_;                 ///< of the newest fragment that went out in the brief form
     std::uint32_t context_stamp_ = 0; ///< its timestamp
     std::uint32_t events_told_ = 0;
     std::uint32_t events_followed_ = 0;
     base::Time silent_since_{}; ///< the later of: last fragment heard, first submission after quiet
     base::Time last_look_ = base::Time::never(); ///< when silence beyond give_up becomes a verdict
-    base::Time ask_again_ = base::Time::never(); ///< what came of what a broken path was given
-    std::uint32_t believed_until_ = 0;           ///< the first VFRAG that it was not given
-    std::uint32_t lost_ = 0;
-    std::uint8_t asked_ = 0;
-    bool broken_ = false;       ///< such a path did break: each ack says so
-    bool broken_known_ = false; ///< the peer says so, too
     bool unreachable_ = false;
     bool resting_ = false;
     bool flush_ = false;

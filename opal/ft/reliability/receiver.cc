@@ -206,7 +206,7 @@ void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
     if (h.has(flag_ack_wanted)) {
         if (h.kind == Kind::ack && is_trusted(arrival)) {
             // The other end has another opinion of this path, and would ask again and again.
-            trusted_ &= ~(1U << arrival);
+            trusted_ = static_cast<std::uint16_t>(trusted_ & ~(1U << arrival));
             all_trusted_ = false;
         }
         selective_ = true;

@@ -35,7 +35,7 @@ class Receiver {
     /// \param acknowledged whether what comes over this path is
     void add_path(PathId id, bool acknowledged) noexcept
     {
-        trusted_ |= acknowledged ? 0U : 1U << id;
+        trusted_ = static_cast<std::uint16_t>(trusted_ | (acknowledged ? 0U : 1U << id));
         all_trusted_ = all_trusted_ && !acknowledged;
     }
     [[nodiscard]] Verdict classify(const FragHeader &header);
@@ -210,8 +210,8 @@ class Receiver {
     /// Whether nobody waits to be told of what comes over this path of ours.
     [[nodiscard]] bool is_trusted(PathId arrival) const noexcept
     {
-        static_assert(max_paths < 32 && no_path % 32 == 31);
-        return (trusted_ >> (arrival % 32) & 1U) != 0;
+        static_assert(max_paths <= 16 && no_path % 32 == 31);
+        return (std::uint32_t{trusted_} >> (arrival % 32) & 1U) != 0;
     }
     /// For a whole VFRAG of one fragment.
     void owe_for(PathId arrival, base::Time now) noexcept
@@ -257,7 +257,7 @@ class Receiver {
     bool selective_ = false; ///< there is more to say than the cumulative number
     PathId arrival_ = no_path;
     bool all_trusted_ = true;   ///< no path of ours is acknowledged
-    std::uint32_t trusted_ = 0; ///< bit by bit: these paths are not
+    std::uint16_t trusted_ = 0; ///< bit by bit: these paths are not
     bool echo_valid_ = false;
     std::uint8_t echo_path_ = 0;
     base::Time echo_at_{};

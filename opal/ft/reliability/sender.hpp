@@ -374,10 +374,10 @@ class Sender {
     PathId timeout_path_ = no_path;  ///< the one that timeout_ is of
     std::uint8_t backoff_ = 0;       ///< of the whole peer; 0 again at every progress
     std::uint8_t questions_ = 0;     ///< asked since the last progress
-    bool any_heard_ = false;         ///< newest_heard_ means something
     bool newest_ordered_ = false;    ///< of the newest transmission: it was of an ordered VFRAG
     bool asked_ = false;             ///< nothing was sent since the peer was asked
-    bool question_due_ = false;
+    bool any_heard_ : 1 = false;     ///< newest_heard_ means something
+    bool question_due_ : 1 = false;
     bool urgent_ : 1 = false; ///< a timer expired: one fragment goes out whatever the windows say
     bool duplicates_told_ : 1 = false; ///< the acknowledgement at hand tells of more duplicates
     base::Time question_at_ = base::Time::never();

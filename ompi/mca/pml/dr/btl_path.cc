@@ -253,6 +253,7 @@ bool add_paths(PeerState &peer, base::Time present)
         info.max_fragment_bytes = static_cast<std::uint32_t>(
             std::min<std::size_t>(carried - data_overhead, UINT32_MAX) & ~std::size_t{15});
         info.checksum_payload = path->checksum;
+        info.acknowledged = parameters().acknowledged(component_name(btl));
         info.unreliable = (btl->btl_flags & mca::btl_flag_unreliable) != 0;
         info.keeps_order = std::strcmp(component_name(btl), "tcp") == 0; // a stream of bytes
         path->id = peer.engine.add_path(info, present);
@@ -351,7 +352,7 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
         if (descriptor->in_call) {
             descriptor->returned = true;
         } else {
-            path.peer->descriptor_done(descriptor, present);
+            path.peer->descriptor_done(descriptor, present, status >= 0);
             path.peer->call_again();
         }
     }

@@ -55,8 +55,14 @@ int wildcard_error(ompi_communicator_t *comm) noexcept
 
 void tell(const PeerState &peer) noexcept
 {
-    const std::string limit = std::to_string(parameters().engine.give_up.ms());
     const std::string self = OMPI_NAME_PRINT(OMPI_PROC_MY_NAME);
+    if (const std::uint32_t lost = peer.engine.lost_for_good(); lost != 0) {
+        const std::string count = std::to_string(lost);
+        ft::mca::show_help("help-pml-dr.txt", "lost without acknowledgement", count.c_str(),
+                           self.c_str(), opal_process_info.nodename, peer.printed_name());
+        return;
+    }
+    const std::string limit = std::to_string(parameters().engine.give_up.ms());
     ft::mca::show_help("help-pml-dr.txt", "peer unreachable", limit.c_str(), self.c_str(),
                        opal_process_info.nodename, peer.printed_name());
 }

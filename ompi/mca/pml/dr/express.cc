@@ -24,6 +24,15 @@ inline bool PeerState::hand_to(const BtlPath &path, std::span<std::byte> whole) 
     return OPAL_LIKELY(rc == OPAL_SUCCESS);
 }
 
+inline void PeerState::sent_short(const BtlPath &path, TxOrdered *tx, base::Time when) noexcept
+{
+    if (OPAL_LIKELY(engine.paths()[path.id].info.acknowledged)) {
+        peers().call_for_pass_at(when);
+    } else {
+        pools().put(tx); // the engine does not keep it, and no timer runs for it
+    }
+}
+
 bool PeerState::send_on_lane(std::span<const std::byte> bytes, std::uint64_t match,
                              base::Time present) noexcept
 {
@@ -49,7 +58,8 @@ bool PeerState::send_on_lane(std::span<const std::byte> bytes, std::uint64_t mat
         pools().put(tx);
         return false;
     }
-    peers().call_for_pass_at(engine.sent_on_lane(tx->vfrag, summed, present));
+    const base::Time when = engine.sent_on_lane(tx->vfrag, summed, present);
+    sent_short(path, tx, when);
     return true;
 }
 
@@ -80,7 +90,7 @@ inline bool PeerState::send_whole(TxOrdered &tx, base::Time present) noexcept
     if (!hand_to(path, {tx.room, total})) {
         return false;
     }
-    peers().call_for_pass_at(engine.sent_express(tx.vfrag, id, header, present));
+    sent_short(path, &tx, engine.sent_express(tx.vfrag, id, header, present));
     return true;
 }
 
@@ -157,7 +167,7 @@ bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match
         pools().put(tx);
         return false;
     }
-    peers().call_for_pass_at(engine.sent_express(tx->vfrag, id, header, present));
+    sent_short(path, tx, engine.sent_express(tx->vfrag, id, header, present));
     return true;
 }
 

@@ -167,6 +167,7 @@ std::array<Entry, Index::count> table{{
 }};
 
 char *checksum_text = nullptr;
+char *protection_text = nullptr;
 char *disable_text = nullptr;
 char *progress_text = nullptr;
 char *congestion_text = nullptr;
@@ -243,6 +244,18 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
     if (rc < 0) {
         return rc;
     }
+    rc = register_text(
+        component, "protection",
+        "How single BTLs are protected, as in vader:none or vader:ack,tcp:ack+crc: ack+crc, "
+        "acknowledged and sent again, and payloads summed; ack, without the sum; none, neither, "
+        "only for vader, which stays within a node. It overrides pml_dr_checksum for that BTL; "
+        "those that are not named have ack+crc, or ack if that says so. self may be named and "
+        "changes nothing: a message to oneself is copied in memory. none: what is lost within the "
+        "node, or under way when vader fails, is not sent again. ack+crc: see pml_dr_checksum.",
+        OPAL_INFO_LVL_3, "", &protection_text);
+    if (rc < 0) {
+        return rc;
+    }
     rc = register_text(component, progress_name, progress_help, progress_level, "app",
                        &progress_text);
     if (rc < 0) {
@@ -270,8 +283,8 @@ int Parameters::register_all(const mca_base_component_t &component) noexcept
 
 bool Parameters::load() noexcept
 try {
-    if (!in_range() || !parse_checksum() || !parse_progress() || !parse_congestion() ||
-        !parse_disable()) {
+    if (!in_range() || !parse_checksum() || !parse_protection() || !parse_progress() ||
+        !parse_congestion() || !parse_disable()) {
         return false;
     }
     const auto number = [](Index i) { return table[i].value; };
@@ -345,13 +358,57 @@ bool Parameters::parse_checksum()
     return true;
 }
 
+bool Parameters::parse_protection()
+{
+    protection_ = ",";
+    for (const auto word : split(protection_text == nullptr ? "" : protection_text)) {
+        const auto colon = word.find(':');
+        const auto level = colon == std::string_view::npos ? "" : word.substr(colon + 1);
+        if (colon == 0 || (level != "none" && level != "ack" && level != "ack+crc")) {
+            bad_word("protection", word, "NAME:none, NAME:ack and NAME:ack+crc");
+            return false;
+        }
+        // Nothing is lost on the way from one process's memory to another's; and messages to
+        // oneself have no way at all.
+        const auto name = word.substr(0, colon);
+        if (level == "none" && name != "vader" && name != "self") {
+            const std::string text(name);
+            ft::mca::show_help("help-pml-dr.txt", "leaves the node", text.c_str(), text.c_str());
+            return false;
+        }
+        protection_.append(word).append(",");
+    }
+    return true;
+}
+
+namespace {
+
+/// What a list ",name:word,name:word," says of a name, the last one if several do; empty: nothing.
+std::string_view word_for(std::string_view list, std::string_view name)
+{
+    const std::string key = "," + std::string(name) + ":";
+    const auto at = list.rfind(key);
+    if (at == std::string_view::npos) {
+        return {};
+    }
+    const auto word = list.substr(at + key.size());
+    return word.substr(0, word.find(','));
+}
+
+} // namespace
+
 bool Parameters::checksum_payload(std::string_view btl_name) const
 {
-    const std::string key = "," + std::string(btl_name) + ":";
-    if (const auto at = per_btl_.rfind(key); at != std::string::npos) {
-        return per_btl_.compare(at + key.size(), 4, "full") == 0;
+    if (const auto level = word_for(protection_, btl_name); !level.empty()) {
+        return level == "ack+crc";
     }
-    return engine.checksum_payload;
+    const auto word = word_for(per_btl_, btl_name);
+    return word.empty() ? engine.checksum_payload : word == "full";
+}
+
+bool Parameters::acknowledged(std::string_view btl_name) const
+{
+    return word_for(protection_, btl_name) != "none";
 }
 
 bool Parameters::parse_progress()

@@ -35,6 +35,8 @@ struct Parameters {
 
     /// Whether payloads over a BTL of this name are checksummed.
     bool checksum_payload(std::string_view btl_name) const;
+    /// Whether what is sent over it is acknowledged.
+    bool acknowledged(std::string_view btl_name) const;
 
     /// Registers every parameter with Open MPI. \return an OMPI error code
     static int register_all(const mca_base_component_t &component) noexcept;
@@ -43,10 +45,12 @@ struct Parameters {
 
   private:
     bool parse_checksum();
+    bool parse_protection();
     bool parse_disable();
     bool parse_progress();
     bool parse_congestion();
-    std::string per_btl_; ///< ",name:none,name:full," as given, after the global word
+    std::string per_btl_;    ///< ",name:none,name:full," as given, after the global word
+    std::string protection_; ///< ",name:none,name:ack+crc," as given
 };
 
 /// The one set of this process.

@@ -1,5 +1,7 @@
 #include "ompi/mca/pml/dr/peer.hpp"
 
+#include <utility>
+
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
@@ -131,6 +133,7 @@ void PeerState::ping_if_silent(base::Duration interval, base::Time present) noex
     UpperHeader upper;
     upper.kind = MessageKind::ping;
     if (TxOrdered *tx = pools().get_ordered(upper, 0); tx != nullptr) {
+        tx->vfrag.wants_answer = true;
         submit(tx, present);
     }
 }
@@ -300,13 +303,13 @@ void PeerState::orphan_descriptors(const TxVfrag *tx) noexcept
     }
 }
 
-void PeerState::descriptor_done(Descriptor *descriptor, base::Time present) noexcept
+void PeerState::descriptor_done(Descriptor *descriptor, base::Time present, bool carried) noexcept
 {
     List<Descriptor, DescriptorTag>::remove(descriptor);
     const PathId path = descriptor->path->id;
     if (descriptor->tx != nullptr) {
         engine.locally_complete(descriptor->tx->vfrag, descriptor->index, path, descriptor->sent_at,
-                                present);
+                                present, carried);
     } else {
         engine.descriptor_released(path, descriptor->sent_at);
     }
@@ -329,7 +332,7 @@ void PeerState::take_back_abandoned(base::Time present) noexcept
             mca_btl_base_descriptor_t *const des = held->des;
             const VaderFragment *const fragment = VaderFragment::of(*des);
             if (fragment != nullptr && fragment->abandoned(btl_tag)) {
-                descriptor_done(held, present);
+                descriptor_done(held, present, false);
                 mca::hand_over(des);
                 path->btl->btl_free(path->btl, des);
             }
@@ -409,7 +412,7 @@ bool PeerState::take_unsent(BtlPath &path, base::Time present) noexcept
             if (held->in_call) {
                 return false;
             }
-            descriptor_done(held, present);
+            descriptor_done(held, present, false);
         }
         if (is_ours(*des)) {
             path.btl->btl_free(path.btl, des);
@@ -460,7 +463,13 @@ bool PeerState::progress(base::Time present, Completions &done) noexcept
     }
     transmit(present);
     Guard guard(lock);
-    return !idle();
+    // Where nothing is acknowledged there is nothing to do after a message. One that is taken out
+    // of the list would be put there with the next, which asks for a pass each time.
+    const reliability::Counters &counters = engine.counters();
+    const auto moved =
+        static_cast<std::uint32_t>(counters.fragments_sent + counters.fragments_received);
+    const bool moves = std::exchange(moved_, moved) != moved;
+    return !idle() || (moves && engine.paths().any_trusted());
 }
 
 bool PeerState::call_again_after_arrival() const noexcept

@@ -84,8 +84,8 @@ class PeerState {
     /// Takes back the buffers of btl/vader that the process, which is dead, will not return and
     /// nobody else touches. Takes `lock`.
     void take_back_abandoned(base::Time now) noexcept;
-    /// A descriptor came back from its BTL.
-    void descriptor_done(Descriptor *descriptor, base::Time now) noexcept;
+    /// A descriptor came back from its BTL. \param carried false when it was not sent
+    void descriptor_done(Descriptor *descriptor, base::Time now, bool carried = true) noexcept;
     PathId arrival_path(const mca_btl_base_module_t *btl) const noexcept;
     /// Nothing waits and nothing is unacknowledged.
     bool idle() const noexcept;
@@ -156,6 +156,9 @@ class PeerState {
     [[gnu::always_inline]] bool send_whole(TxOrdered &tx, base::Time now) noexcept;
     /// A whole fragment by btl_sendi. \return false when the BTL did not take it
     [[gnu::always_inline]] bool hand_to(const BtlPath &path, std::span<std::byte> whole) noexcept;
+    /// After the short way: who keeps the descriptor, and when to look again.
+    [[gnu::always_inline]] void sent_short(const BtlPath &path, TxOrdered *tx,
+                                           base::Time when) noexcept;
     bool open_data(SendRequest &request, base::Time now) noexcept;
     void orphan_descriptors(const TxVfrag *tx) noexcept;
     /// A BTL has an ordered VFRAG for which `which` is true.
@@ -166,6 +169,7 @@ class PeerState {
     bool take_unsent(BtlPath &path, base::Time now) noexcept;
 
     bool transmitting_ = false;  ///< somebody is in transmit; here, where it takes no room
+    std::uint32_t moved_ = 0;    ///< fragments to and fro, at the last pass; wraps
     TxVfrag *waiting_ = nullptr; ///< replies that wait for the window
     TxVfrag *waiting_tail_ = nullptr;
     base::Time last_ping_;

@@ -365,7 +365,7 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
     }
     // btl/tcp that cannot connect keeps it for the next connection, and calls back then.
     if (rc == 1 || (failed && path.tcp == nullptr) || held->returned) {
-        descriptor_done(held, present);
+        descriptor_done(held, present, !failed);
     }
 }
 
@@ -396,7 +396,7 @@ void PeerState::retry_stuck(base::Time present) noexcept
         path->stuck_record = nullptr;
         if (held->tx == nullptr || path->removed) {
             path->btl->btl_free(path->btl, des);
-            descriptor_done(held, present);
+            descriptor_done(held, present, false);
             continue;
         }
         transmitting_ = true;
