@@ -198,6 +198,7 @@ def full_buffers():
             left = sorted(path["congestion_window"] for path in windows(story))
             comment(f"the network took no more {full} times; {dropped} dropped on arrival, {again} of {sent} sent again; "
                     f"windows shrank {sum(events)} times, to {left}")
+            check("-> [[INVALID" not in story.run.err, "a peer has no name any more")
             check(dropped > 0 and again > 0, "no buffer ran over")
             check(sum(events) > len(events), "windows hardly ever shrank")
             # Half of them are at 8 to 10 KiB then, and at more than the 64 KiB of their start if none shrinks.

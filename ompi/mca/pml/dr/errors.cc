@@ -20,9 +20,9 @@ opal_process_name_t name_of(ompi_communicator_t *comm, int rank) noexcept
 }
 
 /// Whether a process is the one of this name.
-bool names(const opal_process_name_t &name, const ompi_proc_t &proc) noexcept
+bool same(const opal_process_name_t &a, const opal_process_name_t &b) noexcept
 {
-    return name.jobid == proc.super.proc_name.jobid && name.vpid == proc.super.proc_name.vpid;
+    return a.jobid == b.jobid && a.vpid == b.vpid;
 }
 
 /// What a receive from this rank meets. Nothing is made: most ranks are never talked to.
@@ -109,7 +109,7 @@ try {
         name.vpid = dead.vpid;
         PeerState *met = nullptr;
         peers().for_each([&](PeerState &peer) {
-            if (names(name, *peer.proc)) {
+            if (same(name, peer.name())) {
                 met = &peer;
             }
         });
@@ -154,10 +154,10 @@ try {
     }
     if (error == MPIX_ERR_UNREACHABLE) {
         tell(peer);
-        const opal_process_name_t &name = peer.proc->super.proc_name;
+        const opal_process_name_t name = peer.name();
         process::declare_unreachable({name.jobid, name.vpid});
     }
-    fail_receives(peer.proc->super.proc_name, error, done);
+    fail_receives(peer.name(), error, done);
 } catch (...) {
     // Without memory for the list of what to fail there is nothing left to try.
     ompi_mpi_abort(&ompi_mpi_comm_world.comm, MPI_ERR_NO_MEM);

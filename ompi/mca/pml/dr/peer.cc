@@ -25,7 +25,7 @@ constexpr std::uint64_t largest_element = 64;
 } // namespace
 
 PeerState::PeerState(ompi_proc_t *process, reliability::Name own_name)
-    : engine(parameters().engine, own_name), proc(process)
+    : engine(parameters().engine, own_name), proc(process), name_(process->super.proc_name)
 {
 }
 
@@ -140,7 +140,7 @@ void PeerState::ping_if_silent(base::Duration interval, base::Time present) noex
 
 const char *PeerState::printed_name() const noexcept
 {
-    return OMPI_NAME_PRINT(&proc->super.proc_name);
+    return OMPI_NAME_PRINT(&name_);
 }
 
 PathId PeerState::arrival_path(const mca_btl_base_module_t *btl) const noexcept
@@ -463,13 +463,15 @@ bool PeerState::progress(base::Time present, Completions &done) noexcept
     }
     transmit(present);
     Guard guard(lock);
+    if (!engine.paths().any_trusted()) [[likely]] {
+        return !idle();
+    }
     // Where nothing is acknowledged there is nothing to do after a message. One that is taken out
     // of the list would be put there with the next, which asks for a pass each time.
     const reliability::Counters &counters = engine.counters();
-    const auto moved =
+    const auto so_far =
         static_cast<std::uint32_t>(counters.fragments_sent + counters.fragments_received);
-    const bool moves = std::exchange(moved_, moved) != moved;
-    return !idle() || (moves && engine.paths().any_trusted());
+    return std::exchange(moved, so_far) != so_far || !idle();
 }
 
 bool PeerState::call_again_after_arrival() const noexcept

@@ -26,7 +26,7 @@ class PeerState {
 
     mutable Mutex lock;
     reliability::Peer engine;
-    ompi_proc_t *const proc;                     ///< constant
+    ompi_proc_t *const proc; ///< constant; until Peers::forget, then it may be gone
     std::vector<std::unique_ptr<BtlPath>> paths; ///< by PathId; constant after set-up
     SlotTable<SendRequest> sends;                ///< await a cts
     SlotTable<RecvRequest> receives;             ///< await data
@@ -34,13 +34,13 @@ class PeerState {
     List<SendRequest, PendingTag> leaving;       ///< all theirs is in the engine; in order
     List<SendRequest, DataTag> data;             ///< with bytes that are in no VFRAG yet
     std::uint32_t eager_limit = 0;               ///< payload bytes; constant after set-up
+    int error = MPI_SUCCESS;          ///< error class of everything to and from it, once it failed
     std::uint64_t eager_sent = 0;     ///< cost of all messages that went without being asked for
     std::uint64_t eager_credited = 0; ///< of those, what the peer says its receives have taken
     std::uint64_t eager_taken = 0;    ///< the same the other way: cost of what was taken here
     std::uint64_t eager_told = 0;     ///< ... and was told to the peer
-    std::uint64_t dropped = 0;        ///< messages that made no sense: counted, forgotten
+    std::uint32_t moved = 0;          ///< fragments to and fro, at the last pass of progress; wraps
     base::Time last_heard;            ///< when a fragment of it came
-    int error = MPI_SUCCESS;          ///< error class of everything to and from it, once it failed
 
     TxPools &pools() const noexcept { return tx_pools(share); }
     /// Queues an ordered VFRAG (a cts) that is sent as soon as the window has room.
@@ -136,6 +136,9 @@ class PeerState {
     const std::uint8_t share = next_pool_share(); ///< which free lists it takes from
     bool shown_unreachable = false;
 
+    /// The process, also when `proc` is gone.
+    opal_process_name_t name() const noexcept { return name_; }
+
   private:
     /// \return how many went, 0 when the BTL has no room
     unsigned transmit_some(reliability::Transmit &what, base::Time now) noexcept;
@@ -168,8 +171,8 @@ class PeerState {
     bool renew(BtlPath &path, base::Time now) noexcept;
     bool take_unsent(BtlPath &path, base::Time now) noexcept;
 
-    bool transmitting_ = false;  ///< somebody is in transmit; here, where it takes no room
-    std::uint32_t moved_ = 0;    ///< fragments to and fro, at the last pass; wraps
+    bool transmitting_ = false; ///< somebody is in transmit; here, where it takes no room
+    const opal_process_name_t name_;
     TxVfrag *waiting_ = nullptr; ///< replies that wait for the window
     TxVfrag *waiting_tail_ = nullptr;
     base::Time last_ping_;

@@ -213,7 +213,7 @@ void Peers::take_back_abandoned(base::Time present) noexcept
     for_each([&](PeerState &peer) {
         // The runtime tells of a death on this node when it has waited for the process.
         if (__atomic_load_n(&peer.error, __ATOMIC_ACQUIRE) != MPI_SUCCESS &&
-            death_error(peer.proc->super.proc_name) != MPI_SUCCESS) {
+            death_error(peer.name()) != MPI_SUCCESS) {
             peer.take_back_abandoned(present);
         }
     });
