@@ -40,17 +40,27 @@ Config small_config()
     return c;
 }
 
+enum class Ways {
+    several,   ///< three, the last of datagrams
+    datagrams, ///< that one alone: fragments go out in runs
+    trusting,  ///< three, the first of them not acknowledged
+    trusted,   ///< that one alone
+};
+
 /// One process: its engine, and who uses it.
 class Side {
   public:
-    /// \param alone its only path is one of datagrams, over which fragments go out in runs
-    Side(const Config &config, std::uint32_t rank, bool alone)
-        : config_(config), peer_(config, Name{1, rank}), paths_(alone ? 1 : 3)
+    Side(const Config &config, std::uint32_t rank, Ways ways)
+        : config_(config),
+          peer_(config, Name{1, rank}),
+          paths_(ways == Ways::several || ways == Ways::trusting ? 3 : 1),
+          trusts_(ways == Ways::trusting || ways == Ways::trusted)
     {
         for (unsigned i = 0; i < paths_; ++i) {
             PathInfo info;
             info.max_fragment_bytes = 256;
-            info.unreliable = i + 1 == paths_;
+            info.acknowledged = !trusts_ || i != 0;
+            info.unreliable = i + 1 == paths_ && info.acknowledged;
             (void)peer_.add_path(info, Time{});
         }
     }
@@ -86,6 +96,7 @@ class Side {
         const Time by = lane ? peer_.sent_on_lane(box.vfrag, true, now)
                              : peer_.sent_express(box.vfrag, path, header, now);
         FUZZ_REQUIRE(by >= peer_.next_deadline());
+        box.out = peer_.paths()[lane ? 0 : path].info.acknowledged; // else nothing of it is kept
     }
 
     /// A whole fragment with a payload of zeros.
@@ -165,7 +176,8 @@ class Side {
         }
     }
 
-    void complete_one(Time now)
+    /// \param carried the transport has sent it
+    void complete_one(bool carried, Time now)
     {
         if (held_.empty()) {
             return;
@@ -173,7 +185,7 @@ class Side {
         const Held held = held_.front();
         held_.pop_front();
         if (static_cast<Box *>(held.vfrag->user)->out) {
-            peer_.locally_complete(*held.vfrag, held.index, held.path, held.sent_at, now);
+            peer_.locally_complete(*held.vfrag, held.index, held.path, held.sent_at, now, carried);
         } else {
             peer_.descriptor_released(held.path, held.sent_at);
         }
@@ -258,7 +270,10 @@ class Side {
     {
         FUZZ_REQUIRE(peer_.sender().window_bytes() <= config_.window_bytes);
         FUZZ_REQUIRE(peer_.sender().window_vfrags() <= config_.window_vfrags);
-        FUZZ_REQUIRE(peer_.receiver().held_bytes() <= config_.reorder_bytes);
+        // What came over a path that is not acknowledged is never dropped: only its numbers bound
+        // it.
+        FUZZ_REQUIRE(peer_.receiver().held_bytes() <=
+                     config_.reorder_bytes + (trusts_ ? std::uint64_t{max_window} * 256 : 0));
         std::uint64_t in_flight = 0;
         for (const Box &box : boxes_) {
             for (unsigned i = 0; box.out && i < box.vfrag.count(); ++i) {
@@ -284,6 +299,7 @@ class Side {
     const Config &config_;
     Peer peer_;
     unsigned paths_;
+    bool trusts_;
     std::deque<Box> boxes_;
     std::deque<Held> held_;
 };
@@ -337,9 +353,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     const Config config = small_config();
     ft::base::WireReader in(std::as_bytes(std::span(data, size)));
     const std::uint8_t first = in.u8();
-    const bool alone = first >> 1 == 0x51;
-    Side a(config, 0, alone);
-    Side b(config, 1, alone);
+    const unsigned kind = first >> 1U;
+    const Ways ways = kind == 0x51   ? Ways::datagrams
+                      : kind == 0x52 ? Ways::trusting
+                      : kind == 0x53 ? Ways::trusted
+                                     : Ways::several;
+    Side a(config, 0, ways);
+    Side b(config, 1, ways);
     Time now = Time::from_ns(1'000'000);
     if ((first & 1) != 0) {
         a.peer().start_at(0xfffffffe, 0xfffffffd, 0xfffffe);
@@ -366,7 +386,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
             side.time(now);
             break;
         case 4:
-            side.complete_one(now);
+            side.complete_one(operand % 8 != 7, now);
             break;
         case 5: // what the other has said comes
         case 6: // ... with a byte changed
