@@ -47,8 +47,9 @@ void Peer::path_error(PathId path, base::Time now)
     if (paths_.all_gone()) {
         become_unreachable();
     } else if (believed) {
-        if (put_off_ == nullptr) {
-            put_off_ = std::make_unique<Rare>();
+        if (put_off_ == nullptr && !make_rare()) {
+            become_unreachable(); // nobody could find out what has arrived
+            return;
         }
         static_cast<Broken &>(*put_off_) = {.ask_again = now,
                                             .believed_until = sender_.first_unacknowledged(),
@@ -59,8 +60,8 @@ void Peer::path_error(PathId path, base::Time now)
 
 void Peer::on_broken(base::Time now)
 {
-    if (put_off_ == nullptr) {
-        put_off_ = std::make_unique<Rare>();
+    if (!paths_.any_trusted() || (put_off_ == nullptr && !make_rare())) {
+        return; // the other end has another opinion of all paths; or it says so again
     }
     put_off_->known = true;
     if (std::exchange(put_off_->any, true)) {

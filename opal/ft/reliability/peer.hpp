@@ -388,15 +388,18 @@ class Peer {
         if (arrival == no_path || paths_[arrival].congestion == nullptr || !sender_.calm()) {
             return false;
         }
-        if (put_off_ == nullptr) [[unlikely]] {
-            put_off_.reset(new (std::nothrow) Rare);
-            if (put_off_ == nullptr) {
-                return false;
-            }
+        if (put_off_ == nullptr && !make_rare()) [[unlikely]] {
+            return false;
         }
         static_cast<PutOff &>(*put_off_) = {
             now, h.cumulative, h.echo_timestamp, h.echo_delay_us, h.echo_path, h.flags};
         return true;
+    }
+    /// \return false when there is no memory
+    bool make_rare() noexcept
+    {
+        put_off_.reset(new (std::nothrow) Rare);
+        return put_off_ != nullptr;
     }
     [[nodiscard]] bool something_put_off() const noexcept
     {
