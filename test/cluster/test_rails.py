@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two rails of unlike rates between two hosts, under pml/dr.
+"""Two rails between two hosts, under pml/dr: of unlike rates, and of the same.
 
 The kernel gives each rail its rate (a token bucket at the switch's port).  What
 each path was given is counted by the program through MPI_T, batch by batch, so
@@ -20,6 +20,7 @@ from fttap import check, comment, main  # noqa: E402
 DR = {"pml": "dr", "btl": "tcp,self", "pml_dr_stats": 2}
 DEADLINE = 80
 FAST, SLOW = 400, 100  # Mbit/s
+ALIKE = 1000
 BATCH = 2  # MiB
 LOOKED_AT = 8 << 20  # bytes that tell the share of now
 RECEIVER = "n1"
@@ -38,15 +39,15 @@ class Batch:
 
 
 class Stream:
-    """One run of `rails`."""
+    """One run of `rails`, steady or in bursts."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, shape):
         self.marks = cluster.marks()
         self.enough = self.marks.path + ".enough"
         self.end = time.monotonic() + DEADLINE
         options = [word for name, value in DR.items() for word in ("--mca", name, value)]
         self.run = cluster.mpirun("-np", 2, "--map-by", "node", *options, ftcluster.program("rails"),
-                                  self.marks.path, self.enough, deadline=DEADLINE,
+                                  self.marks.path, self.enough, shape, deadline=DEADLINE,
                                   env=ftcluster.component_env())
 
     def batch(self):
@@ -111,7 +112,7 @@ class Stream:
 
 def in_proportion_and_back():
     """load goes over two unlike rails in proportion to their rates, and follows when these change"""
-    with ftcluster.Cluster(hosts=2, mbit=(FAST, SLOW)) as cluster, Stream(cluster) as stream:
+    with ftcluster.Cluster(hosts=2, mbit=(FAST, SLOW)) as cluster, Stream(cluster, "steady") as stream:
         # In proportion it were 0.8; half and half is what no measurement would give.
         stream.until(lambda share: 0.7 < share < 0.9, "in proportion")
         shares = sorted(stream.share(24) for _ in range(5))
@@ -125,5 +126,24 @@ def in_proportion_and_back():
         stream.finish()
 
 
+def half(share):
+    return 0.35 < share < 0.65
+
+
+def bursts_over_rails_that_are_alike():
+    """a program that sends bursts gets both of two rails, also after one was cut and has come back"""
+    with ftcluster.Cluster(hosts=2, mbit=(ALIKE, ALIKE)) as cluster, Stream(cluster, "bursts") as stream:
+        stream.until(half, "half and half")
+        for rail, how in ((0, "drop"), (1, "reset"), (1, "drop"), (0, "reset")):
+            shares = sorted(stream.share(24) for _ in range(5))
+            check(half(shares[2]), f"rail 0 has {shares[2]} of the bytes of bursts over two rails of {ALIKE} Mbit/s")
+            cluster.tool("cut", RECEIVER, rail, "--how", how)
+            gone = (lambda share: share < 0.02) if rail == 0 else (lambda share: share > 0.98)
+            stream.until(gone, f"rail {rail} cut ({how})")
+            cluster.tool("heal", RECEIVER, rail)
+            stream.until(half, "half and half again")
+        stream.finish()
+
+
 if __name__ == "__main__":
-    main([in_proportion_and_back])
+    main([in_proportion_and_back, bursts_over_rails_that_are_alike])

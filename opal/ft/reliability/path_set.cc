@@ -33,6 +33,9 @@ int preference(const Path &path)
 /// A path's bandwidth is believed for so long without a new measurement, so that load follows a
 /// change within a second.
 constexpr base::Duration explore_interval = base::Duration::from_ms(500);
+/// ... and after so many doublings of that, while it is found to be as slow as before: what is
+/// given to a slow one is waited for.
+constexpr unsigned most_looks = 3;
 /// A measurement takes so many fragments of full size, or so long: a network that lets a short
 /// burst pass faster than it carries in the long run (a token bucket) must not be believed.
 constexpr unsigned measured_fragments = 4;
@@ -49,6 +52,26 @@ constexpr base::Duration relax_interval = base::Duration::from_s(5);
 /// fragments lost and two ranks to a core took 35 s with 16, 23 s with 4; both repeat as little
 /// needlessly.
 constexpr int most_allowance = 4;
+
+/// Of one that is full: when it has room again can be told, and a timer runs in case that it has
+/// not. Nobody knows how long a BTL has no room, or a congestion window.
+bool worth_waiting_for(const Path &path)
+{
+    return path.measured && path.in_flight != 0 && !path.blocked && path.congestion == nullptr;
+}
+
+/// What it carries is not known, or not any more.
+void expect_anew(Path &path)
+{
+    path.bandwidth = path.info.bandwidth;
+    path.measured = false;
+    path.trust = 0;
+    path.filled = false;
+    path.looked_at = false;
+    path.looks = 0;
+    path.rate_start = base::Time::never();
+    path.rate_drained = true;
+}
 
 } // namespace
 
@@ -126,10 +149,11 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
     PathId best = no_path;
     double best_eta = 0;
     bool best_avoided = false;
+    bool best_has_room = false;
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
-        if (preference(path) != best_class || !has_room(path, bytes, urgent) ||
-            (!urgent && far_ahead(path, bytes))) {
+        const bool room = has_room(path, bytes, urgent) && (urgent || !far_ahead(path, bytes));
+        if (preference(path) != best_class || (!room && (urgent || !worth_waiting_for(path)))) {
             continue;
         }
         const double latency = static_cast<double>(
@@ -141,9 +165,11 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
             best = id;
             best_eta = eta;
             best_avoided = avoided;
+            best_has_room = room;
         }
     }
-    return best;
+    // A full one is waited for where that is sooner than what another takes.
+    return best_has_room ? best : no_path;
 }
 
 PathId PathSet::pick_control(PathId wanted, std::uint64_t turn) const noexcept
@@ -260,7 +286,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
     case PathState::suspect:
         ++counters->path_suspect;
         doubted_at_ = now;
-        path.rate_start = base::Time::never(); // what runs on over a silence is no rate
+        path.rate_drained = true; // what runs on over a silence is no rate
         path.probe_due = true;
         path.probe_in_flight = false;
         path.next_probe = now + rto(id);
@@ -287,6 +313,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
         if (from != PathState::suspect) {
             ++counters->path_up;
             ++path.returns;
+            expect_anew(path);
         }
         break;
     case PathState::gone:
@@ -299,7 +326,6 @@ void PathSet::change(PathId id, PathState to, base::Time now)
         ++counters->path_down;
         ++path.failovers;
         saturating_increment(path.flaps); // a connection that is reset again and again flaps, too
-        path.rate_start = base::Time::never();
     }
 }
 
@@ -321,6 +347,9 @@ void PathSet::on_timeout(PathId id, base::Time now, base::Time sent)
     // altogether is no witness.
     if (last_alive_ > std::max({path.last_ack, path.last_timeout, sent})) {
         saturating_increment(path.strikes);
+        // What is late and sent again measures nothing: a path that is far slower than believed
+        // would be believed for ever.
+        path.bandwidth /= 2;
     }
     path.last_timeout = now;
     if (config_.disable_failover) {
@@ -372,12 +401,28 @@ void PathSet::on_error(PathId id, base::Time now)
     seek(now);
 }
 
+void PathSet::begin_load(PathId id, base::Time now) noexcept
+{
+    Path &path = paths_[id];
+    if (path.rate_start.is_never()) {
+        path.rate_start = now;
+        path.rate_bytes = 0;
+    } else {
+        // Bursts are measured together, without the time between them: a rail that carries a
+        // fragment or two of each would never be measured by one. What was declared lost at the end
+        // of one is neither carried nor waited for.
+        path.rate_start += now - path.rate_last;
+    }
+    path.rate_last = now;
+    path.rate_drained = false;
+}
+
 void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
 {
     // What is acknowledged at one moment came in some time before it: an interval runs from one
     // such moment, exclusive, to another, inclusive, and is closed when the next one comes.
     Path &path = paths_[id];
-    if (!path.rate_start.is_never() && now != path.rate_last) {
+    if (now != path.rate_last) {
         const base::Duration elapsed = path.rate_last - path.rate_start;
         const std::uint64_t enough = std::uint64_t{measured_fragments} *
                                      std::min(config_.fragment_bytes, path.info.max_fragment_bytes);
@@ -388,24 +433,23 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
             (path.rate_bytes >= enough || elapsed >= measured_for)) {
             const double rate =
                 static_cast<double>(path.rate_bytes) / static_cast<double>(elapsed.ns());
-            // What the transport said of itself may be far off; the first look at it holds.
-            path.bandwidth = path.measured ? (path.bandwidth + rate) / 2 : rate;
+            // What the transport said of itself may be far off; the first look at it holds. Later
+            // ones are averaged by the time that a byte takes: that a path has become slow is
+            // believed at once, as all wait for what it was given.
+            if (path.looked_at) {
+                path.looked_at = false;
+                const bool slow = rate * 2 < path.bandwidth;
+                path.looks = slow ? std::min<unsigned>(path.looks + 1U, most_looks) & 3U : 0U;
+            }
+            path.bandwidth = path.measured ? 2 / (1 / path.bandwidth + 1 / rate) : rate;
             path.measured = true;
             path.rate_start = path.rate_last;
             path.rate_bytes = 0;
             path.rate_at = now;
             explore(id, now);
         }
-        if (path.rate_drained) {
-            path.rate_start = base::Time::never();
-        }
     }
-    if (path.rate_start.is_never()) {
-        path.rate_start = now;
-        path.rate_bytes = 0;
-    } else if (now != path.rate_start) {
-        path.rate_bytes += bytes;
-    }
+    path.rate_bytes += bytes;
     path.rate_last = now;
     // Less than the way itself holds: the program is the limit.
     const auto way = path.rtt.has_sample()
@@ -413,27 +457,35 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
                          : static_cast<double>(loaded_bytes);
     path.rate_drained = static_cast<double>(path.in_flight) <
                         std::clamp(2 * way, 1.0, static_cast<double>(loaded_bytes));
-    if (path.in_flight < loaded_bytes && path.filled) {
-        // It has run dry. What was carried in half of the time that a path may be ahead may be
-        // twice as much, whether that is enough to be measured by or not.
-        const auto took = static_cast<std::uint16_t>((now.ns() >> fill_shift) - path.filled_at);
-        if (took <= (most_ahead / 2).ns() >> fill_shift && path.trust < most_trust) {
-            ++path.trust;
-        }
-        path.filled = false;
+}
+
+void PathSet::ran_dry(PathId id, base::Time now) noexcept
+{
+    // What was carried in half of the time that a path may be ahead may be twice as much, whether
+    // that is enough to be measured by or not.
+    Path &path = paths_[id];
+    const auto took = static_cast<std::uint16_t>((now.ns() >> fill_shift) - path.filled_at);
+    if (took <= (most_ahead / 2).ns() >> fill_shift && path.trust < most_trust) {
+        ++path.trust;
     }
+    path.filled = false;
 }
 
 void PathSet::explore(PathId measured, base::Time now) noexcept
 {
     // Whoever is believed slow gets nothing, and who gets nothing is not measured: the first path
-    // to be measured would keep all the load. An eighth of the best is enough to be loaded, and
-    // costs little where the path is slow indeed.
-    const double share = paths_[measured].bandwidth / 8;
+    // to be measured would keep all the load. An eighth of the best is enough to be loaded where
+    // much is sent, and costs little where the path is slow indeed. Where little is, twice as much
+    // is looked at each time.
+    const double best = paths_[measured].bandwidth;
     for (Path &path : paths_) {
-        if (path.state == PathState::up && now - path.rate_at >= explore_interval) {
+        const base::Duration interval =
+            path.looked_at ? explore_interval : explore_interval * (std::int64_t{1} << path.looks);
+        if (path.state == PathState::up && path.in_flight < loaded_bytes && path.bandwidth < best &&
+            now - path.rate_at >= interval) {
             path.rate_at = now;
-            path.bandwidth = std::max(path.bandwidth, share);
+            path.looked_at = true;
+            path.bandwidth = std::min(best, std::max(2 * path.bandwidth, best / 8));
         }
     }
 }
@@ -455,10 +507,7 @@ void PathSet::revive(PathId id, base::Time now)
     path.completion = RttEstimator{};
     path.answered_nonce = nonce_at(now) - 1;
     path.probe_trip = 0;
-    path.bandwidth = path.info.bandwidth;
-    path.measured = false;
-    path.trust = 0;
-    path.filled = false;
+    expect_anew(path);
     change(id, PathState::probing, now);
     doubted_at_ = now;
     path.probe_due = true;

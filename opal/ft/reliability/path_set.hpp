@@ -54,10 +54,12 @@ struct Path {
     bool any_acked = false;      ///< largest_acked_tx means something
     bool any_echo = false;       ///< largest_acked_stamp means something
     bool pausing = false;        ///< keeps its pace
-    bool rate_drained = false;   ///< less than what counts as a load was left at rate_last
+    bool rate_drained = true;    ///< less than what counts as a load was left at rate_last
     bool measured : 1 = false;   ///< `bandwidth` is, and not what its transport says of itself
     bool filled : 1 = false;     ///< was given as much as it may have
     std::uint8_t trust : 5 = 0;  ///< doublings of what it is given before it is measured
+    bool looked_at : 1 = false;  ///< `bandwidth` was raised to see what it carries
+    std::uint8_t looks : 2 = 0;  ///< so many times in a row that showed nothing new
     std::uint16_t filled_at = 0; ///< when, in units of fill_shift, wraps after a minute
     std::uint32_t next_tx = 0;
     std::uint32_t probe_nonce = 0;    ///< of the newest probe: when it was sent, in stamps
@@ -74,10 +76,10 @@ struct Path {
     base::Time sampled_at{};                ///< when the newest of them was measured
     RttEstimator completion;                ///< local completions
     double bandwidth = 0.1;                 ///< as believed, bytes per ns
-    base::Time rate_start{};                ///< start of the loaded interval that is being measured
-    base::Time rate_last{};                 ///< ... and its end so far
-    std::uint64_t rate_bytes = 0;           ///< acknowledged in it
-    base::Time rate_at{};                   ///< newest measurement, or look at another's
+    base::Time rate_start{};      ///< start of what is being measured, moved on by idle times
+    base::Time rate_last{};       ///< ... and its end so far
+    std::uint64_t rate_bytes = 0; ///< acknowledged in it
+    base::Time rate_at{};         ///< newest measurement, or look at another's
     base::Time next_probe{};
     base::Time down_since{};
     base::Time last_ack{};     ///< last sign of life over this path
@@ -192,12 +194,23 @@ class PathSet {
         paths_[id].filled = true;
         paths_[id].filled_at = static_cast<std::uint16_t>(now.ns() >> fill_shift);
     }
-    /// For the bandwidth estimate; the path's `in_flight` is without them already.
+    /// For the bandwidth estimate; the path's `in_flight` has them already.
+    void on_sent_bytes(PathId id, std::uint64_t bytes, base::Time now) noexcept
+    {
+        const Path &path = paths_[id];
+        if (path.in_flight >= loaded_bytes && (path.rate_drained || path.in_flight == bytes)) {
+            begin_load(id, now);
+        }
+    }
+    /// The same; they are taken off already.
     void on_acked_bytes(PathId id, std::uint64_t bytes, base::Time now)
     {
         const Path &path = paths_[id];
-        if (path.in_flight >= loaded_bytes || !path.rate_start.is_never()) {
+        if (!path.rate_drained || now == path.rate_last) {
             measure(id, bytes, now);
+        }
+        if (path.filled && path.in_flight < loaded_bytes) {
+            ran_dry(id, now);
         }
     }
     void revive(PathId id, base::Time now); ///< a gone path has a fresh transport: probing
@@ -271,7 +284,9 @@ class PathSet {
     void seek(base::Time now) noexcept;
     /// One that was not up carried something.
     void come_alive(PathId id, base::Time now);
+    void begin_load(PathId id, base::Time now) noexcept;
     void measure(PathId id, std::uint64_t bytes, base::Time now);
+    void ran_dry(PathId id, base::Time now) noexcept;
     /// Gives paths that have not been measured for a while a share that gets them measured.
     void explore(PathId measured, base::Time now) noexcept;
     [[nodiscard]] base::Duration hold_down(const Path &path) const noexcept;

@@ -190,6 +190,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     }
     path.next_tx = (path.next_tx + 1) & tx_mask;
     path.in_flight += bytes;
+    paths_.on_sent_bytes(choice.path, bytes, now);
     ++path.fragments_sent;
     path.bytes_sent += bytes;
     ++counters_.fragments_sent;
@@ -268,6 +269,7 @@ void Sender::sent_run(const Choice &choice, unsigned count, std::uint32_t stamp,
     }
     note_sent(choice.path, stamp, false, now);
     path.in_flight += bytes;
+    paths_.on_sent_bytes(choice.path, bytes, now);
     path.fragments_sent += count;
     path.bytes_sent += bytes;
     counters_.fragments_sent += count;

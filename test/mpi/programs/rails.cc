@@ -1,8 +1,10 @@
-/* rails: rank 0 sends long messages to rank 1 without a pause, in batches, and tells after each
- * what the paths have carried and are believed to carry.
+/* rails: rank 0 sends long messages to rank 1 in batches of 2 MiB, and tells after each what the
+ * paths have carried and are believed to carry.
  *
- * usage: rails MARKS ENOUGH
+ * usage: rails MARKS ENOUGH steady|bursts
  *
+ * steady: messages of 2 MiB without a pause. bursts: 16 of 128 KiB, then nothing until rank 1 has
+ * told that it has them.
  * MARKS is a file or FIFO that gets a line a batch: "<seconds> batch <number> bytes <payload bytes
  * so far, one number for each path> MB/s <bandwidth that each is believed to have>", the time in
  * CLOCK_MONOTONIC; MPI_T tells both. It ends when the file ENOUGH exists. Exits 0 when every word
@@ -17,13 +19,20 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <string_view>
 #include <vector>
 
 namespace {
 
-constexpr int words = 2 << 17; // 2 MiB
-constexpr int in_flight = 8;   // messages at a time: the window of pml/dr, whole
-constexpr int batch = 1;       // messages
+struct Shape {
+    int words;
+    unsigned in_flight; // messages at a time
+    unsigned batch;     // messages
+    bool waits;         // ... for an answer to each batch
+};
+constexpr Shape steady{2 << 17, 8, 1, false}; // the window of pml/dr, whole
+constexpr Shape bursts{1 << 14, 16, 16, true};
+constexpr int answer_tag = 2;
 
 using Message = std::vector<std::uint64_t>;
 
@@ -76,8 +85,9 @@ std::uint64_t word_of(std::uint64_t message, int place)
 }
 
 /* Messages are numbered; one with tag 1 is the last. */
-void send(const char *marks, const char *enough)
+void send(const Shape &shape, const char *marks, const char *enough)
 {
+    const auto &[words, in_flight, batch, waits] = shape;
     std::FILE *out = std::fopen(marks, "a");
     if (out == nullptr) {
         std::perror(marks);
@@ -85,15 +95,17 @@ void send(const char *marks, const char *enough)
     }
     Figure bytes("pml_dr_path_bytes");
     Figure bandwidth("pml_dr_path_bandwidth");
-    std::vector<Message> buffers(in_flight, Message(words));
+    std::vector<Message> buffers(in_flight, Message(static_cast<std::size_t>(words)));
     std::vector<MPI_Request> requests(in_flight, MPI_REQUEST_NULL);
+    const int all = static_cast<int>(in_flight);
     bool last = false;
     for (std::uint64_t number = 0; !last; ++number) {
-        int free = 0;
-        if (number < in_flight) {
-            free = static_cast<int>(number);
-        } else {
-            MPI_Waitany(in_flight, requests.data(), &free, MPI_STATUS_IGNORE);
+        int free = static_cast<int>(number % in_flight);
+        if (waits && free == 0 && number != 0) {
+            MPI_Waitall(all, requests.data(), MPI_STATUSES_IGNORE);
+            MPI_Recv(nullptr, 0, MPI_BYTE, 1, answer_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (!waits && number >= in_flight) {
+            MPI_Waitany(all, requests.data(), &free, MPI_STATUS_IGNORE);
         }
         Message &message = buffers[static_cast<std::size_t>(free)];
         for (int i = 0; i < words; ++i) {
@@ -112,16 +124,17 @@ void send(const char *marks, const char *enough)
         MPI_Isend(message.data(), words, MPI_UINT64_T, 1, last ? 1 : 0, MPI_COMM_WORLD,
                   &requests[static_cast<std::size_t>(free)]);
     }
-    MPI_Waitall(in_flight, requests.data(), MPI_STATUSES_IGNORE);
+    MPI_Waitall(all, requests.data(), MPI_STATUSES_IGNORE);
     std::fclose(out);
 }
 
-std::uint64_t receive()
+std::uint64_t receive(const Shape &shape)
 {
-    std::vector<Message> buffers(in_flight, Message(words));
+    const auto &[words, in_flight, batch, waits] = shape;
+    std::vector<Message> buffers(in_flight, Message(static_cast<std::size_t>(words)));
     std::vector<MPI_Request> requests(in_flight, MPI_REQUEST_NULL);
     const auto post = [&](std::size_t place) {
-        MPI_Irecv(buffers[place].data(), words, MPI_UINT64_T, 0, MPI_ANY_TAG, MPI_COMM_WORLD,
+        MPI_Irecv(buffers[place].data(), shape.words, MPI_UINT64_T, 0, MPI_ANY_TAG, MPI_COMM_WORLD,
                   &requests[place]);
     };
     for (std::size_t place = 0; place < in_flight; ++place) {
@@ -139,6 +152,9 @@ std::uint64_t receive()
             break;
         }
         post(place);
+        if (waits && number % batch == batch - 1) {
+            MPI_Send(nullptr, 0, MPI_BYTE, 0, answer_tag, MPI_COMM_WORLD);
+        }
     }
     for (MPI_Request &request : requests) {
         if (request != MPI_REQUEST_NULL) {
@@ -158,17 +174,19 @@ int main(int argc, char **argv)
     int size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc != 3 || size != 2) {
-        std::fprintf(stderr, "usage: mpirun -np 2 rails MARKS ENOUGH\n");
+    const bool in_bursts = argc == 4 && std::string_view(argv[3]) == "bursts";
+    if (argc != 4 || size != 2 || (!in_bursts && std::string_view(argv[3]) != "steady")) {
+        std::fprintf(stderr, "usage: mpirun -np 2 rails MARKS ENOUGH steady|bursts\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
+    const Shape &shape = in_bursts ? bursts : steady;
     int provided = 0;
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     std::uint64_t wrong = 0;
     if (rank == 0) {
-        send(argv[1], argv[2]);
+        send(shape, argv[1], argv[2]);
     } else {
-        wrong = receive();
+        wrong = receive(shape);
     }
     MPI_Bcast(&wrong, 1, MPI_UINT64_T, 1, MPI_COMM_WORLD);
     if (rank == 0) {

@@ -26,6 +26,12 @@ struct Fixture {
     }
     /// Long enough after the one before to count.
     void time_out(PathId id) { set.on_timeout(id, now += config.rto_max); }
+    /// It is under load from now on, until its bytes in flight are taken away.
+    void load(PathId id, std::uint64_t bytes = 1 << 20)
+    {
+        set[id].in_flight = bytes;
+        set.on_sent_bytes(id, bytes, now);
+    }
     std::uint32_t probe(PathId id)
     {
         const std::uint32_t nonce = PathSet::nonce_at(now);

@@ -1,100 +1,20 @@
 // Where the load goes when the rates of two paths change, in closed loop with a model of the links:
 // told by the bytes each path was given.
-#include "opal/ft/reliability/peer.hpp"
 #include "test/unit/cmocka.hpp"
 #include "test/unit/reliability/path_fixture.hpp"
-
-#include <algorithm>
+#include "test/unit/reliability/rails.hpp"
 
 using namespace ft::test;
 
 namespace {
 
-constexpr Duration latency = 50_us;
-
-/// What goes over the links: VFRAGs of some fragments.
-struct Sizes {
-    std::uint32_t fragment = 8192;
-    unsigned fragments = 16;
-    std::uint64_t window = std::uint64_t{1} << 20;
-};
-
-Config config_for(const Sizes &sizes)
+Load load_of(const Sizes &sizes = {})
 {
     Config c;
     c.fragment_bytes = sizes.fragment;
     c.window_bytes = sizes.window;
-    return c;
+    return Load(sizes, c, 0.1);
 }
-
-/// A sends to B without an end over two links of given rates; what comes back meets no queue.
-struct Load {
-    explicit Load(const Sizes &sizes = {}) : t(2, config_for(sizes)), sizes_(sizes) {}
-
-    void run_until(Time end)
-    {
-        while (t.now < end) {
-            const std::uint64_t bytes = std::uint64_t{sizes_.fragments} * sizes_.fragment;
-            while (t.a.peer.has_room(bytes, false)) {
-                (void)t.a.submit(false, bytes, sizes_.fragment, t.now);
-            }
-            for (Frame &frame : t.a.pump(t.now)) {
-                Time &free_at = free[frame.path];
-                free_at = std::max(free_at, t.now) +
-                          Duration::from_ns(static_cast<std::int64_t>(
-                              static_cast<double>(frame.bytes.size()) / rate[frame.path]));
-                there[frame.path].emplace_back(free_at + latency, std::move(frame));
-            }
-            for (Frame &frame : t.b.pump(t.now)) {
-                back.emplace_back(t.now + latency, std::move(frame));
-            }
-            while (!t.a.done.empty()) { // their storage may go, oldest first
-                finished += t.a.done.back()->length;
-                t.a.done.pop_back();
-            }
-            t.b.delivered.clear();
-            Time next = std::min(t.a.peer.next_deadline(), t.b.peer.next_deadline());
-            for (const auto *queue : {&there[0], &there[1], &back}) {
-                next = queue->empty() ? next : std::min(next, queue->front().first);
-            }
-            t.now = std::max(t.now, next);
-            for (auto &queue : there) {
-                arrive(queue, t.b);
-            }
-            arrive(back, t.a);
-        }
-    }
-    /// The part of the bytes that path 0 is given from now on, for so long.
-    double share_for(Duration length)
-    {
-        const std::array before{sent(0), sent(1)};
-        run_until(t.now + length);
-        const auto first = static_cast<double>(sent(0) - before[0]);
-        return first / (first + static_cast<double>(sent(1) - before[1]));
-    }
-    [[nodiscard]] std::uint64_t sent(PathId path) const
-    {
-        return t.a.peer.paths()[path].bytes_sent;
-    }
-
-    Two t;
-    std::array<double, 2> rate{0.04, 0.01}; ///< bytes per ns
-    std::uint64_t finished = 0;
-
-  private:
-    using Queue = std::deque<std::pair<Time, Frame>>;
-    void arrive(Queue &queue, End &end)
-    {
-        while (!queue.empty() && queue.front().first <= t.now) {
-            (void)end.take(queue.front().second, t.now);
-            queue.pop_front();
-        }
-    }
-    Sizes sizes_;
-    std::array<Time, 2> free{};
-    std::array<Queue, 2> there;
-    Queue back;
-};
 
 void load_follows_a_change_within_a_second(void **)
 {
@@ -104,16 +24,16 @@ void load_follows_a_change_within_a_second(void **)
     double rate = 0;
     std::uint64_t down = 1;
     {
-        Load load;
+        Load load = load_of();
         load.run_until(load.t.now + 700_ms);
         before = load.share_for(300_ms);
-        std::swap(load.rate[0], load.rate[1]);
+        std::swap(load.link[0].rate, load.link[1].rate);
         load.run_until(load.t.now + 700_ms);
         const std::uint64_t finished = load.finished;
         after = load.share_for(300_ms);
         rate = static_cast<double>(load.finished - finished) / 300e6;
         // To a fortieth of what it was.
-        load.rate = {0.001, 0.04};
+        load.set_rates(0.001, 0.04);
         load.run_until(load.t.now + 700_ms);
         one_slow = load.share_for(300_ms);
         down = load.t.a.peer.counters().path_down;
@@ -133,11 +53,11 @@ void a_long_queue_does_not_hold_the_load_back(void **)
     std::array<double, 3> share{};
     std::uint64_t down = 1;
     {
-        Load load({.fragment = 512 * 1024, .fragments = 4, .window = 16 << 20});
-        load.rate = {0.05, 0.0125}; // 400 and 100 Mbit/s
+        Load load = load_of({.fragment = 512 * 1024, .fragments = 4, .window = 16 << 20});
+        load.set_rates(0.05, 0.0125); // 400 and 100 Mbit/s
         load.run_until(load.t.now + 2_s);
         share[0] = load.share_for(500_ms);
-        std::swap(load.rate[0], load.rate[1]);
+        std::swap(load.link[0].rate, load.link[1].rate);
         load.run_until(load.t.now + 100_ms);
         share[1] = load.share_for(200_ms);
         share[2] = load.share_for(700_ms);
@@ -157,8 +77,8 @@ void unlike_links_are_loaded_in_proportion_from_the_start(void **)
     double next = 0;
     std::uint64_t finished = 0;
     {
-        Load load({.fragment = 512 * 1024, .fragments = 4, .window = 16 << 20});
-        load.rate = {0.05, 0.0125};
+        Load load = load_of({.fragment = 512 * 1024, .fragments = 4, .window = 16 << 20});
+        load.set_rates(0.05, 0.0125);
         first = load.share_for(300_ms);
         next = load.share_for(300_ms);
         finished = load.finished;
@@ -174,9 +94,9 @@ void a_path_that_falls_to_a_tenth_is_not_taken_down(void **)
     std::uint64_t down = 0;
     std::uint64_t suspect = 0;
     for (unsigned when = 100; when < 900; when += 97) {
-        Load load;
+        Load load = load_of();
         load.run_until(load.t.now + Duration::from_ms(when));
-        load.rate[when % 2] /= 10;
+        load.link[when % 2].rate /= 10;
         load.run_until(load.t.now + 1_s);
         down += load.t.a.peer.counters().path_down;
         suspect += load.t.a.peer.counters().path_suspect;
@@ -197,17 +117,18 @@ void a_silence_is_no_rate(void **)
         f.now = Time::zero() + Duration::from_s(10);
         f.set[0].bandwidth = before = 10;
         f.set[0].measured = true;
-        f.set[0].in_flight = 1 << 20;
         const auto carry = [&f](std::uint64_t bytes) {
             f.set.on_alive(0, f.now);
             f.set.on_acked_bytes(0, bytes, f.now);
         };
+        f.load(0);
         carry(1000);
         f.now += 100_us;
         carry(1000);
         f.time_out(0);
         f.now += Duration::from_ms(300);
         carry(1000);
+        f.load(0);
         f.now += 10_us;
         carry(1000);
         after = f.set[0].bandwidth;

@@ -39,32 +39,59 @@ void the_earliest_delivery_is_picked(void **)
 /// not before.
 void a_path_that_was_never_measured_gets_a_share(void **)
 {
-    double first = 0;
-    double early = 0;
-    double late = 0;
+    std::array<double, 4> believed{};
     {
         Fixture f(2);
-        f.set[0].bandwidth = 10;
+        f.now = Time::zero() + Duration::from_s(10);
         f.set[1].bandwidth = 0.01;
-        const auto measure = [&f](Time at) {
-            f.set[0].in_flight = 1 << 20;
-            f.set.on_acked_bytes(0, 1, at); // the loaded window begins
-            f.set.on_acked_bytes(0, 20'000'000, at + Duration::from_ms(2));
+        const auto look = [&f](Duration after) {
+            f.now += after;
+            f.load(0);
+            f.set.on_acked_bytes(0, 20'000'000, f.now + Duration::from_ms(2));
             f.set[0].in_flight = 0;
-            f.set.on_acked_bytes(0, 1, at + Duration::from_ms(3)); // and ends
+            f.set.on_acked_bytes(0, 1, f.now + Duration::from_ms(3)); // and it ends
+            return f.set[1].bandwidth;
         };
-        const Time start = Time::zero() + Duration::from_s(10);
-        measure(start);
-        first = f.set[1].bandwidth;
+        believed[0] = look(0_us);
         f.set[1].bandwidth = 0.01; // measured meanwhile, and found slow
-        measure(start + Duration::from_ms(100));
-        early = f.set[1].bandwidth;
-        measure(start + Duration::from_ms(600));
-        late = f.set[1].bandwidth;
+        believed[1] = look(100_ms);
+        believed[2] = look(500_ms);
+        believed[3] = look(600_ms); // that did not get it measured
     }
-    assert_true(first > 1.0 && first < 1.5);
-    assert_true(early == 0.01);
-    assert_true(late > 1.0 && late < 1.5);
+    assert_true(believed[0] > 1.2 && believed[0] < 1.3);
+    assert_true(believed[1] == 0.01);
+    assert_true(believed[2] > 0.8 && believed[2] < 1.3); // of 7 or more
+    assert_true(believed[3] == 2 * believed[2]);
+}
+
+/// Each look at a path that is slow indeed costs what it is given then: while it is found slow
+/// again and again there are fewer of them.
+void one_that_is_slow_indeed_is_looked_at_less_often(void **)
+{
+    std::array<unsigned, 2> looks{};
+    {
+        Fixture f(2);
+        f.set[1].bandwidth = 0.01;
+        bool slow = true;
+        for (unsigned tenths = 0; tenths < 300; ++tenths) {
+            f.now += 100_ms;
+            f.load(0);
+            f.set.on_acked_bytes(0, 20'000'000, f.now + Duration::from_ms(2));
+            f.set[0].in_flight = 0;
+            f.set.on_acked_bytes(0, 1, f.now + Duration::from_ms(3));
+            if (f.set[1].bandwidth > 0.5) {
+                ++looks.at(slow ? 0 : 1);
+                f.load(1);
+                f.set.on_acked_bytes(1, slow ? 100'000 : 20'000'000, f.now + Duration::from_ms(4));
+                f.set[1].in_flight = 0;
+                f.set.on_acked_bytes(1, 1, f.now + Duration::from_ms(5));
+                f.set[1].bandwidth = 0.01;
+            }
+            slow = tenths < 200;
+        }
+    }
+    assert_in_range(looks[0], 6, 9); // after 0.5, 1, 2, 4, 4 ... s
+    assert_in_range(looks[1], 9, 13);
 }
 
 /// A token bucket lets pass what it has saved up, and what is acknowledged at one moment did not
@@ -84,7 +111,7 @@ void what_comes_at_once_is_not_taken_for_a_rate(void **)
                 static_cast<std::int64_t>(static_cast<double>(fragment) / rate));
         };
         f.set[0].bandwidth = 0.01;
-        f.set[0].in_flight = 1 << 20;
+        f.load(0);
         for (int i = 0; i < 3; ++i) { // at some 20 bytes per ns, but not for long
             f.set.on_acked_bytes(0, fragment, f.now);
             f.now += 3_us;
@@ -105,7 +132,7 @@ void what_comes_at_once_is_not_taken_for_a_rate(void **)
         f.set[0].in_flight = 0; // it has no more to do for a while
         f.set.on_acked_bytes(0, fragment, f.now + 1_us);
         f.now += 100_s;
-        f.set[0].in_flight = 1 << 20;
+        f.load(0);
         for (int i = 0; i < 3; ++i) {
             f.now += in_time(0.0001);
             f.set.on_acked_bytes(0, fragment, f.now);
@@ -571,6 +598,7 @@ int main()
         cmocka_unit_test(an_answer_from_before_is_no_witness),
         cmocka_unit_test(a_sign_of_life_clears_a_suspect),
         cmocka_unit_test(a_path_that_was_never_measured_gets_a_share),
+        cmocka_unit_test(one_that_is_slow_indeed_is_looked_at_less_often),
         cmocka_unit_test(what_comes_at_once_is_not_taken_for_a_rate),
         cmocka_unit_test(a_path_returns_after_replies_and_its_hold_down_which_doubles),
         cmocka_unit_test(a_connection_that_is_reset_again_and_again_is_held_down_longer),
