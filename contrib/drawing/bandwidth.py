@@ -4,7 +4,7 @@ import statistics
 
 import plot
 
-REPEATS = 3
+REPEATS = 7  # of all in turn, as the machine changes its pace within seconds
 SIZES = [4 ** k for k in range(3, 12)]
 MESSAGES = [65536, 1048576, 4194304]
 FRAGMENTS = [4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288]
@@ -38,7 +38,6 @@ def by_message(figure):
     def measure():
         rows = []
         for btl in ("vader", "tcp"):
-            # In turn, so that a change of the machine meets all alike.
             runs = [{name: measured(figure, btl, *run, SIZES) for name, run in RUNS.items()} for _ in range(REPEATS)]
             rows += [[btl, name, size, *middle([run[name][size] for run in runs])]
                      for name in RUNS for size in SIZES]
@@ -61,10 +60,10 @@ def by_fragment(figure):
     def measure():
         rows = []
         for btl in ("vader", "tcp"):
-            for fragment in FRAGMENTS:
-                runs = [measured(figure, btl, "dr", {"pml_dr_fragment_bytes": fragment}, MESSAGES)
-                        for _ in range(REPEATS)]
-                rows += [[btl, fragment, size, *middle([run[size] for run in runs])] for size in MESSAGES]
+            runs = [{fragment: measured(figure, btl, "dr", {"pml_dr_fragment_bytes": fragment}, MESSAGES)
+                     for fragment in FRAGMENTS} for _ in range(REPEATS)]
+            rows += [[btl, fragment, size, *middle([run[fragment][size] for run in runs])]
+                     for fragment in FRAGMENTS for size in MESSAGES]
         return rows
 
     rows = figure.rows(header, measure)

@@ -105,44 +105,6 @@ void a_path_that_falls_to_a_tenth_is_not_taken_down(void **)
     assert_int_equal(down, 0);
 }
 
-// A path that was silent for a moment in the middle of a burst would be believed to carry next to
-// nothing, would be given nothing, and so would never be measured again.
-void a_silence_is_no_rate(void **)
-{
-    double before = 0;
-    double after = 0;
-    double slow = 0;
-    {
-        Fixture f(2);
-        f.now = Time::zero() + Duration::from_s(10);
-        f.set[0].bandwidth = before = 10;
-        f.set[0].measured = true;
-        const auto carry = [&f](std::uint64_t bytes) {
-            f.set.on_alive(0, f.now);
-            f.set.on_acked_bytes(0, bytes, f.now);
-        };
-        f.load(0);
-        carry(1000);
-        f.now += 100_us;
-        carry(1000);
-        f.time_out(0);
-        f.now += Duration::from_ms(300);
-        carry(1000);
-        f.load(0);
-        f.now += 10_us;
-        carry(1000);
-        after = f.set[0].bandwidth;
-        // One that has become slow is measured all the same.
-        for (unsigned i = 0; i < 50; ++i) {
-            f.now += Duration::from_ms(10);
-            carry(1000);
-        }
-        slow = f.set[0].bandwidth;
-    }
-    assert_true(after == before);
-    assert_true(slow < before / 2);
-}
-
 } // namespace
 
 int main()
@@ -152,7 +114,6 @@ int main()
         cmocka_unit_test(a_long_queue_does_not_hold_the_load_back),
         cmocka_unit_test(unlike_links_are_loaded_in_proportion_from_the_start),
         cmocka_unit_test(a_path_that_falls_to_a_tenth_is_not_taken_down),
-        cmocka_unit_test(a_silence_is_no_rate),
     };
     return cmocka_run_group_tests_name("balance", tests, nullptr, nullptr);
 }
