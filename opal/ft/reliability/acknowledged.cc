@@ -94,12 +94,8 @@ bool Sender::acknowledge_whole(Vfrag &v, base::Time now)
     }
     note_heard(last.stamp);
     paths_.on_alive(first.path, now);
-    // The first of them may begin an interval of the measurement, which the others belong to.
-    const std::uint32_t bytes = v.bytes_of(0);
-    path.in_flight -= bytes;
-    paths_.on_acked_bytes(first.path, bytes, now);
-    path.in_flight -= v.length - bytes;
-    paths_.on_acked_bytes(first.path, v.length - bytes, now);
+    path.in_flight -= v.length;
+    paths_.on_acked_bytes(first.path, v.length, now);
     v.acked_count_ = static_cast<std::uint8_t>(v.count());
     counters_.fragments_acknowledged += v.count();
     counters_.bytes_acknowledged += v.length;
@@ -130,11 +126,13 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
                 }
                 path.congestion->on_acked(bytes, path.in_flight, record.tx, path.next_tx, now);
             }
-            path.in_flight -= bytes;
             ++path.fragments_acked;
             // Karn: after a retransmission nobody knows which copy came; then only the echo speaks
             // for a path, and no bytes do for its bandwidth.
-            if (record.tries == 1) {
+            if (record.tries != 1) {
+                paths_.take_off(record.path, bytes);
+            } else {
+                path.in_flight -= bytes;
                 if (!path.any_acked || tx_diff(record.tx, path.largest_acked_tx) > 0) {
                     path.any_acked = true;
                     path.largest_acked_tx = record.tx;

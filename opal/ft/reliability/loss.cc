@@ -34,7 +34,7 @@ void Sender::mark_lost(Vfrag &v, unsigned index, LossReason reason)
     FragmentRecord &record = v.fragments[index];
     FT_ASSERT(record.state == FragmentState::in_flight);
     Path &path = paths_[record.path];
-    path.in_flight -= v.bytes_of(index);
+    paths_.take_off(record.path, v.bytes_of(index));
     if (path.congestion != nullptr) {
         // Where a queue stands a first timeout asks, and its answer tells whether anything was lost
         // (RFC 8985, section 7); what was sent instead being lost, too, nothing tells, and both

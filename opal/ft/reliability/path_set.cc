@@ -53,11 +53,12 @@ constexpr base::Duration relax_interval = base::Duration::from_s(5);
 /// needlessly.
 constexpr int most_allowance = 4;
 
-/// Of one that is full: when it has room again can be told, and a timer runs in case that it has
-/// not. Nobody knows how long a BTL has no room, or a congestion window.
+/// Of one that is full: about when it has room again can be told, and a timer runs in case that it
+/// has not. Nobody knows how long a BTL refuses, or a congestion window, or a path in doubt.
 bool worth_waiting_for(const Path &path)
 {
-    return path.measured && path.in_flight != 0 && !path.blocked && path.congestion == nullptr;
+    return path.state == PathState::up && path.measured && path.in_flight != 0 && !path.blocked &&
+           path.congestion == nullptr;
 }
 
 /// What it carries is not known, or not any more.
@@ -70,6 +71,7 @@ void expect_anew(Path &path)
     path.looked_at = false;
     path.looks = 0;
     path.rate_start = base::Time::never();
+    path.rate_last = base::Time::never();
     path.rate_drained = true;
 }
 
@@ -153,7 +155,8 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
         const bool room = has_room(path, bytes, urgent) && (urgent || !far_ahead(path, bytes));
-        if (preference(path) != best_class || (!room && (urgent || !worth_waiting_for(path)))) {
+        if (preference(path) != best_class ||
+            (!room && (urgent || avoid != no_path || !worth_waiting_for(path)))) {
             continue;
         }
         const double latency = static_cast<double>(
@@ -349,7 +352,13 @@ void PathSet::on_timeout(PathId id, base::Time now, base::Time sent)
         saturating_increment(path.strikes);
         // What is late and sent again measures nothing: a path that is far slower than believed
         // would be believed for ever.
-        path.bandwidth /= 2;
+        if (path.in_flight >= loaded_bytes) {
+            path.bandwidth /= 2;
+            if (path.looked_at) {
+                path.looked_at = false;
+                path.looks = std::min<unsigned>(path.looks + 1U, most_looks) & most_looks;
+            }
+        }
     }
     path.last_timeout = now;
     if (config_.disable_failover) {
@@ -420,7 +429,8 @@ void PathSet::begin_load(PathId id, base::Time now) noexcept
 void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
 {
     // What is acknowledged at one moment came in some time before it: an interval runs from one
-    // such moment, exclusive, to another, inclusive, and is closed when the next one comes.
+    // such moment, exclusive, or from the sending that began the load, to another, inclusive, and
+    // is closed when the next one comes.
     Path &path = paths_[id];
     if (now != path.rate_last) {
         const base::Duration elapsed = path.rate_last - path.rate_start;
@@ -439,7 +449,8 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
             if (path.looked_at) {
                 path.looked_at = false;
                 const bool slow = rate * 2 < path.bandwidth;
-                path.looks = slow ? std::min<unsigned>(path.looks + 1U, most_looks) & 3U : 0U;
+                path.looks =
+                    slow ? std::min<unsigned>(path.looks + 1U, most_looks) & most_looks : 0U;
             }
             path.bandwidth = path.measured ? 2 / (1 / path.bandwidth + 1 / rate) : rate;
             path.measured = true;

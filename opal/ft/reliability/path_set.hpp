@@ -113,8 +113,9 @@ class PathSet {
 
     /// The path that would deliver `bytes` earliest: up ones first, else those that answer probes
     /// while their hold-down runs, else suspect ones, else any that is not gone; never a blocked or
-    /// full one. \param avoid a path to take only if there is no other in the best class; no_path
-    /// for none \param urgent beyond a congestion window, too
+    /// full one. no_path when there is none, or when the earliest is a full one that is worth
+    /// waiting for. \param avoid a path to take only if there is no other in the best class;
+    /// no_path for none \param urgent beyond a congestion window, too
     [[nodiscard]] PathId pick(std::uint64_t bytes, PathId avoid, bool urgent = false) const noexcept
     {
         if (paths_.size() != 1) {
@@ -194,15 +195,21 @@ class PathSet {
         paths_[id].filled = true;
         paths_[id].filled_at = static_cast<std::uint16_t>(now.ns() >> fill_shift);
     }
-    /// For the bandwidth estimate; the path's `in_flight` has them already.
-    void on_sent_bytes(PathId id, std::uint64_t bytes, base::Time now) noexcept
+    /// For the bandwidth estimate; the path's `in_flight` has what was sent already.
+    void on_sent_bytes(PathId id, base::Time now) noexcept
     {
-        const Path &path = paths_[id];
-        if (path.in_flight >= loaded_bytes && (path.rate_drained || path.in_flight == bytes)) {
+        if (const Path &path = paths_[id]; path.in_flight >= loaded_bytes && path.rate_drained) {
             begin_load(id, now);
         }
     }
-    /// The same; they are taken off already.
+    /// These are not in flight any more, but nothing is told by that of what the path carries.
+    void take_off(PathId id, std::uint64_t bytes) noexcept
+    {
+        Path &path = paths_[id];
+        path.in_flight -= bytes;
+        path.rate_drained = path.rate_drained || path.in_flight == 0;
+    }
+    /// For the bandwidth estimate; what was acknowledged is taken off already.
     void on_acked_bytes(PathId id, std::uint64_t bytes, base::Time now)
     {
         const Path &path = paths_[id];

@@ -475,6 +475,9 @@ class Peer {
             congestion->on_sent(v.length, way.next_tx, false, now);
         }
         sender_.submit_sent(v, path, stamp, now);
+        if (paths_.size() != 1) {
+            paths_.on_sent_bytes(path, now);
+        }
         const base::Time first = std::min(v.ack_deadline(), sender_.question_at());
         return was_idle ? std::min(first, silent_since_ + config_.give_up) : first;
     }

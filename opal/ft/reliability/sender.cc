@@ -190,7 +190,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     }
     path.next_tx = (path.next_tx + 1) & tx_mask;
     path.in_flight += bytes;
-    paths_.on_sent_bytes(choice.path, bytes, now);
+    paths_.on_sent_bytes(choice.path, now);
     ++path.fragments_sent;
     path.bytes_sent += bytes;
     ++counters_.fragments_sent;
@@ -222,9 +222,8 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
 void Sender::take_for_arrived(Vfrag &v, FragmentRecord &record, std::uint32_t bytes)
 {
     // No sign of life: the BTL has it, and the peer may not run.
-    Path &path = paths_[record.path];
-    path.in_flight -= bytes;
-    ++path.fragments_acked;
+    paths_.take_off(record.path, bytes);
+    ++paths_[record.path].fragments_acked;
     ++counters_.fragments_acknowledged;
     counters_.bytes_acknowledged += bytes;
     record.state = FragmentState::acked;
@@ -269,7 +268,7 @@ void Sender::sent_run(const Choice &choice, unsigned count, std::uint32_t stamp,
     }
     note_sent(choice.path, stamp, false, now);
     path.in_flight += bytes;
-    paths_.on_sent_bytes(choice.path, bytes, now);
+    paths_.on_sent_bytes(choice.path, now);
     path.fragments_sent += count;
     path.bytes_sent += bytes;
     counters_.fragments_sent += count;
@@ -487,7 +486,7 @@ void Sender::fail_all()
         for (unsigned index = 0; index < v->count(); ++index) {
             FragmentRecord &record = v->fragments[index];
             if (record.state == FragmentState::in_flight) {
-                paths_[record.path].in_flight -= v->bytes_of(index);
+                paths_.take_off(record.path, v->bytes_of(index));
                 ++counters_.declared_lost;
                 record.state = FragmentState::lost;
             }

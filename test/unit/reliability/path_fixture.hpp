@@ -30,7 +30,7 @@ struct Fixture {
     void load(PathId id, std::uint64_t bytes = 1 << 20)
     {
         set[id].in_flight = bytes;
-        set.on_sent_bytes(id, bytes, now);
+        set.on_sent_bytes(id, now);
     }
     std::uint32_t probe(PathId id)
     {

@@ -157,6 +157,59 @@ void a_silence_is_no_rate(void **)
     assert_true(slow < before / 2);
 }
 
+/// What was declared lost ends a load as what was acknowledged does: the idle second after it is
+/// not one in which next to nothing was carried.
+void a_load_that_was_lost_ends(void **)
+{
+    double after = 0;
+    {
+        Fixture f(2);
+        f.now = Time::zero() + Duration::from_s(10);
+        f.set[0].bandwidth = 0.05;
+        f.set[0].measured = true;
+        f.load(0);
+        f.now += 100_us;
+        f.set.take_off(0, 1 << 20);
+        f.now += 1_s;
+        constexpr std::uint64_t piece = 32 * 1024; // at 0.05 bytes per ns
+        f.load(0, 4 * piece);
+        for (int i = 0; i < 1000; ++i) {
+            f.now += Duration::from_us(655);
+            f.set.on_acked_bytes(0, piece, f.now);
+        }
+        after = f.set[0].bandwidth;
+    }
+    assert_true(after > 0.049 && after < 0.051);
+}
+
+/// A timeout while another path answers halves what is believed of one under load, and of no other:
+/// where only little is sent nothing would ever raise it again.
+void a_timeout_under_load_halves(void **)
+{
+    std::array<double, 2> loaded{};
+    double idle = 0;
+    {
+        Fixture f(3);
+        f.now = Time::zero() + Duration::from_s(10);
+        for (PathId id = 0; id < 2; ++id) {
+            f.set[id].bandwidth = 0.05;
+            f.set[id].in_flight = id == 0 ? 1 << 20 : 1000;
+        }
+        for (double &now : loaded) {
+            f.set.on_alive(2, f.now += 1_us);
+            f.time_out(0);
+            now = f.set[0].bandwidth;
+        }
+        for (int i = 0; i < 3; ++i) {
+            f.set.on_alive(2, f.now += 1_us);
+            f.time_out(1);
+        }
+        idle = f.set[1].bandwidth;
+    }
+    assert_true(loaded[0] == 0.025 && loaded[1] == 0.0125);
+    assert_true(idle == 0.05);
+}
+
 } // namespace
 
 int main()
@@ -166,6 +219,8 @@ int main()
         cmocka_unit_test(one_that_is_slow_indeed_is_looked_at_less_often),
         cmocka_unit_test(what_comes_at_once_is_not_taken_for_a_rate),
         cmocka_unit_test(a_silence_is_no_rate),
+        cmocka_unit_test(a_load_that_was_lost_ends),
+        cmocka_unit_test(a_timeout_under_load_halves),
     };
     return cmocka_run_group_tests_name("measured", tests, nullptr, nullptr);
 }

@@ -34,6 +34,36 @@ void the_earliest_delivery_is_picked(void **)
     assert_int_equal(full, no_path);
 }
 
+/// The quick one of two holds all it may: it is sooner than the slow one, but only when that can be
+/// told.
+void a_full_path_is_waited_for_when_that_is_sooner(void **)
+{
+    std::array<PathId, 6> picked{};
+    {
+        Fixture f(2);
+        f.set[0].bandwidth = 1;
+        f.set[1].bandwidth = 0.00001;
+        f.set[0].measured = f.set[1].measured = true;
+        f.set[0].held = f.config.path_depth;
+        f.set[0].in_flight = 100'000;
+        picked[0] = f.set.pick(1000, no_path);
+        picked[1] = f.set.pick(1000, 0); // sent again, for it was not answered there
+        picked[2] = f.set.pick(1000, no_path, true);
+        f.set[0].blocked = true;
+        picked[3] = f.set.pick(1000, no_path);
+        f.set[0].blocked = false;
+        f.set[0].in_flight = 0; // nothing is owed: no timer runs
+        picked[4] = f.set.pick(1000, no_path);
+        f.set[0].in_flight = 100'000;
+        f.set[0].measured = false;
+        picked[5] = f.set.pick(1000, no_path);
+    }
+    assert_int_equal(picked[0], no_path);
+    for (unsigned i = 1; i < picked.size(); ++i) {
+        assert_int_equal(picked.at(i), 1);
+    }
+}
+
 void a_suspect_path_waits_until_no_other_is_up(void **)
 {
     PathId first = 0;
@@ -479,6 +509,7 @@ int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(the_earliest_delivery_is_picked),
+        cmocka_unit_test(a_full_path_is_waited_for_when_that_is_sooner),
         cmocka_unit_test(a_suspect_path_waits_until_no_other_is_up),
         cmocka_unit_test(timeouts_alone_never_take_the_last_path),
         cmocka_unit_test(retries_take_a_path_down_when_another_answers),
