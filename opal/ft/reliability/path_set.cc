@@ -61,6 +61,20 @@ bool worth_waiting_for(const Path &path)
            path.congestion == nullptr;
 }
 
+/// What a look at it was for is known, if there was one.
+void end_look(Path &path, bool slow)
+{
+    if (!path.looked_at) {
+        return;
+    }
+    path.looked_at = false;
+    if (!slow) {
+        path.looks = 0;
+    } else if (path.looks != most_looks) {
+        ++path.looks;
+    }
+}
+
 /// What it carries is not known, or not any more.
 void expect_anew(Path &path)
 {
@@ -354,10 +368,7 @@ void PathSet::on_timeout(PathId id, base::Time now, base::Time sent)
         // would be believed for ever.
         if (path.in_flight >= loaded_bytes) {
             path.bandwidth /= 2;
-            if (path.looked_at) {
-                path.looked_at = false;
-                path.looks = std::min<unsigned>(path.looks + 1U, most_looks) & most_looks;
-            }
+            end_look(path, true);
         }
     }
     path.last_timeout = now;
@@ -446,12 +457,7 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
             // What the transport said of itself may be far off; the first look at it holds. Later
             // ones are averaged by the time that a byte takes: that a path has become slow is
             // believed at once, as all wait for what it was given.
-            if (path.looked_at) {
-                path.looked_at = false;
-                const bool slow = rate * 2 < path.bandwidth;
-                path.looks =
-                    slow ? std::min<unsigned>(path.looks + 1U, most_looks) & most_looks : 0U;
-            }
+            end_look(path, rate * 2 < path.bandwidth);
             path.bandwidth = path.measured ? 2 / (1 / path.bandwidth + 1 / rate) : rate;
             path.measured = true;
             path.rate_start = path.rate_last;

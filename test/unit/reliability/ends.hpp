@@ -37,6 +37,15 @@ struct Frame {
     Vfrag *vfrag = nullptr;
 };
 
+/// What the layer above does before it asks what is to be sent.
+inline void wake(Peer &peer, Time now)
+{
+    if (now >= peer.next_deadline()) {
+        peer.on_time(now);
+    }
+    peer.unblock();
+}
+
 struct End {
     End(const Config &config, std::uint32_t rank) : peer(config, Name{1, rank}) {}
 
@@ -85,10 +94,7 @@ struct End {
     /// Everything that wants to go out now.
     std::vector<Frame> pump(Time now, bool complete = true)
     {
-        if (now >= peer.next_deadline()) {
-            peer.on_time(now);
-        }
-        peer.unblock();
+        wake(peer, now);
         std::vector<Frame> frames;
         Transmit t;
         while (peer.next_transmit(t, now)) {

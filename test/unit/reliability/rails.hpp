@@ -43,10 +43,7 @@ struct Piece {
 /// All that `peer` wants sent now. Its BTLs hold the fragments.
 inline std::vector<Piece> pieces_of(Peer &peer, Time now)
 {
-    if (now >= peer.next_deadline()) {
-        peer.on_time(now);
-    }
-    peer.unblock();
+    wake(peer, now);
     std::vector<Piece> pieces;
     Transmit t;
     while (peer.next_transmit(t, now)) {

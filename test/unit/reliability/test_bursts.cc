@@ -10,12 +10,15 @@ namespace {
 struct Shape {
     const char *name;
     Sizes sizes;
+    double beside_a_very_slow_one = 0.6; ///< what is left at least
 };
 constexpr std::uint32_t kib = 1024;
 constexpr Shape shapes[] = {
     {"16 messages of 128 KiB", {128 * kib, 1, 64 << 20, 2 << 20}},
     {"16 fragments of 128 KiB", {128 * kib, 16, 64 << 20, 2 << 20}},
-    {"64 messages of 64 KiB", {64 * kib, 1, 64 << 20, 4 << 20}},
+    // With a queue that grows from nothing in each burst timers of the fast rail expire, and what
+    // is sent again goes over the other one.
+    {"64 messages of 64 KiB", {64 * kib, 1, 64 << 20, 4 << 20}, 0.1},
     {"8 fragments of 512 KiB", {512 * kib, 8, 64 << 20, 4 << 20}},
     {"8 messages of 512 KiB", {512 * kib, 1, 64 << 20, 4 << 20}},
     {"no end", {512 * kib, 4, 16 << 20, 0}},
@@ -34,19 +37,31 @@ Load load_of(const Shape &shape)
     return Load(shape.sizes, c, guess);
 }
 
-/// How much of what both rails could carry, for so long.
-double part_of_both(Load &load, Duration time)
+/// How much of what both rails carry is used, for `time`, once they had these rates for `settled`.
+double part_of(Load &load, double first, double second, Duration settled, Duration time)
 {
-    return load.rate_for(time) / (load.link[0].rate + load.link[1].rate);
+    load.set_rates(first, second);
+    load.run_until(load.t.now + settled);
+    return load.rate_for(time) / (first + second);
 }
 
-void all_at_least(const Part &part, double least)
+/// Tells them all. \return the first that is below its bound, or nullptr
+const char *below(const char *what, const Part &part, const Part &least)
 {
+    const char *first = nullptr;
     for (unsigned i = 0; i < count; ++i) {
-        if (part.at(i) < least) {
-            fail_test("%s: %.2f of what both rails carry", shapes[i].name, part.at(i));
-        }
+        print_message("# %s: %s: %.2f of what both rails carry\n", what, shapes[i].name,
+                      part.at(i));
+        first = first == nullptr && part.at(i) < least.at(i) ? shapes[i].name : first;
     }
+    return first;
+}
+
+const char *below(const char *what, const Part &part, double least)
+{
+    Part all{};
+    all.fill(least);
+    return below(what, part, all);
 }
 
 void equal_rails_share(void **)
@@ -54,11 +69,9 @@ void equal_rails_share(void **)
     Part part{};
     for (unsigned i = 0; i < count; ++i) {
         Load load = load_of(shapes[i]);
-        load.set_rates(gigabit, gigabit);
-        load.run_until(load.t.now + 500_ms);
-        part.at(i) = part_of_both(load, 500_ms);
+        part.at(i) = part_of(load, gigabit, gigabit, 500_ms, 500_ms);
     }
-    all_at_least(part, 0.85);
+    assert_null(below("alike", part, 0.85));
 }
 
 /// One rail carries all for some seconds, and is measured; the other comes back, and is not.
@@ -68,17 +81,12 @@ void a_rail_that_comes_back_carries_its_half_again(void **)
     Part healed{};
     for (unsigned i = 0; i < count; ++i) {
         Load load = load_of(shapes[i]);
-        load.set_rates(gigabit, gigabit);
-        load.run_until(load.t.now + 1_s);
-        load.set_rates(gigabit, 0);
-        load.run_until(load.t.now + 500_ms);
-        cut.at(i) = part_of_both(load, 2_s);
-        load.set_rates(gigabit, gigabit);
-        load.run_until(load.t.now + 2_s); // the hold-down is one of them
-        healed.at(i) = part_of_both(load, 1_s);
+        (void)part_of(load, gigabit, gigabit, 500_ms, 500_ms);
+        cut.at(i) = part_of(load, gigabit, 0, 500_ms, 2_s);
+        healed.at(i) = part_of(load, gigabit, gigabit, 2_s, 1_s); // the hold-down is one second
     }
-    all_at_least(cut, 0.9);
-    all_at_least(healed, 0.9);
+    assert_null(below("one is cut", cut, 0.9));
+    assert_null(below("it is back", healed, 0.9));
 }
 
 void load_follows_the_rails(void **)
@@ -88,46 +96,34 @@ void load_follows_the_rails(void **)
     Part from_the_start{};
     for (unsigned i = 0; i < count; ++i) {
         Load load = load_of(shapes[i]);
-        load.set_rates(gigabit, gigabit);
-        load.run_until(load.t.now + 1_s);
-        load.set_rates(gigabit, gigabit / 4);
-        load.run_until(load.t.now + 1_s);
-        unlike.at(i) = part_of_both(load, 1_s);
-        load.set_rates(gigabit / 4, gigabit);
-        load.run_until(load.t.now + 1_s);
-        swapped.at(i) = part_of_both(load, 1_s);
+        (void)part_of(load, gigabit, gigabit, 500_ms, 500_ms);
+        unlike.at(i) = part_of(load, gigabit, gigabit / 4, 1_s, 1_s);
+        swapped.at(i) = part_of(load, gigabit / 4, gigabit, 1_s, 1_s);
         Load other = load_of(shapes[i]);
-        other.set_rates(gigabit / 4, gigabit);
-        other.run_until(other.t.now + 2_s);
-        from_the_start.at(i) = part_of_both(other, 1_s);
+        from_the_start.at(i) = part_of(other, gigabit / 4, gigabit, 2_s, 1_s);
     }
     // Eight fragments cannot be divided by five.
-    all_at_least(unlike, 0.75);
-    all_at_least(swapped, 0.75);
-    all_at_least(from_the_start, 0.75);
+    assert_null(below("a quarter", unlike, 0.75));
+    assert_null(below("changed places", swapped, 0.75));
+    assert_null(below("unlike from the start", from_the_start, 0.75));
 }
 
 /// A rail that carries a hundredth is worse than none for who waits for all: it is left alone, but
 /// for a look now and then, until it is as it was.
 void a_very_slow_rail_is_left_alone_and_found_again(void **)
 {
-    Part slow;
-    Part found;
-    slow.fill(1);
-    found.fill(1);
-    for (unsigned i : {0U, 3U, 5U}) {
+    Part slow{};
+    Part least{};
+    Part found{};
+    for (unsigned i = 0; i < count; ++i) {
         Load load = load_of(shapes[i]);
-        load.set_rates(gigabit, gigabit);
-        load.run_until(load.t.now + 1_s);
-        load.set_rates(gigabit, gigabit / 100);
-        load.run_until(load.t.now + 4_s);
-        slow.at(i) = part_of_both(load, 8_s);
-        load.set_rates(gigabit, gigabit);
-        load.run_until(load.t.now + 10_s);
-        found.at(i) = part_of_both(load, 1_s);
+        (void)part_of(load, gigabit, gigabit, 500_ms, 500_ms);
+        slow.at(i) = part_of(load, gigabit, gigabit / 100, 4_s, 8_s);
+        least.at(i) = shapes[i].beside_a_very_slow_one;
+        found.at(i) = part_of(load, gigabit, gigabit, 10_s, 1_s);
     }
-    all_at_least(slow, 0.6);
-    all_at_least(found, 0.9);
+    assert_null(below("a hundredth", slow, least));
+    assert_null(below("found again", found, 0.9));
 }
 
 } // namespace

@@ -161,6 +161,7 @@ void a_silence_is_no_rate(void **)
 /// not one in which next to nothing was carried.
 void a_load_that_was_lost_ends(void **)
 {
+    double lowest = 1;
     double after = 0;
     {
         Fixture f(2);
@@ -176,9 +177,42 @@ void a_load_that_was_lost_ends(void **)
         for (int i = 0; i < 1000; ++i) {
             f.now += Duration::from_us(655);
             f.set.on_acked_bytes(0, piece, f.now);
+            lowest = std::min(lowest, f.set[0].bandwidth);
         }
         after = f.set[0].bandwidth;
     }
+    assert_true(lowest > 0.049);
+    assert_true(after > 0.049 && after < 0.051);
+}
+
+/// It comes back, and what it carried as a last resort is acknowledged in the same moment: that is
+/// no part of a load, and what follows is measured.
+void a_path_that_comes_back_is_measured(void **)
+{
+    double after = 0;
+    PathState state{};
+    {
+        Fixture f(2);
+        f.now = Time::zero() + Duration::from_s(10);
+        f.take_down(0, 1);
+        for (unsigned i = 0; i + 1 < f.config.probe_confirm; ++i) {
+            f.answer(0, f.probe(0), 1_ms);
+        }
+        f.load(0);
+        const std::uint32_t nonce = f.probe(0);
+        f.now += f.config.hold_down;
+        f.set.on_acked_bytes(0, 1000, f.now);
+        f.answer(0, nonce, 0_us);
+        state = f.set[0].state;
+        f.set.on_acked_bytes(0, 1000, f.now);
+        for (int i = 0; i < 1000; ++i) {
+            f.load(0);
+            f.now += 1_ms;
+            f.set.on_acked_bytes(0, 50'000, f.now);
+        }
+        after = f.set[0].bandwidth;
+    }
+    assert_int_equal(state, PathState::up);
     assert_true(after > 0.049 && after < 0.051);
 }
 
@@ -220,6 +254,7 @@ int main()
         cmocka_unit_test(what_comes_at_once_is_not_taken_for_a_rate),
         cmocka_unit_test(a_silence_is_no_rate),
         cmocka_unit_test(a_load_that_was_lost_ends),
+        cmocka_unit_test(a_path_that_comes_back_is_measured),
         cmocka_unit_test(a_timeout_under_load_halves),
     };
     return cmocka_run_group_tests_name("measured", tests, nullptr, nullptr);

@@ -38,7 +38,7 @@ void the_earliest_delivery_is_picked(void **)
 /// told.
 void a_full_path_is_waited_for_when_that_is_sooner(void **)
 {
-    std::array<PathId, 6> picked{};
+    std::array<PathId, 8> picked{};
     {
         Fixture f(2);
         f.set[0].bandwidth = 1;
@@ -49,6 +49,7 @@ void a_full_path_is_waited_for_when_that_is_sooner(void **)
         picked[0] = f.set.pick(1000, no_path);
         picked[1] = f.set.pick(1000, 0); // sent again, for it was not answered there
         picked[2] = f.set.pick(1000, no_path, true);
+        picked[7] = f.set.pick(1000, 1); // nor is it waited for by what the other one lost
         f.set[0].blocked = true;
         picked[3] = f.set.pick(1000, no_path);
         f.set[0].blocked = false;
@@ -57,6 +58,10 @@ void a_full_path_is_waited_for_when_that_is_sooner(void **)
         f.set[0].in_flight = 100'000;
         f.set[0].measured = false;
         picked[5] = f.set.pick(1000, no_path);
+        f.set[0].measured = true;
+        f.time_out(0);
+        f.time_out(1); // both are in doubt
+        picked[6] = f.set.pick(1000, no_path);
     }
     assert_int_equal(picked[0], no_path);
     for (unsigned i = 1; i < picked.size(); ++i) {
