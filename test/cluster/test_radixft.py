@@ -23,6 +23,7 @@ from fttap import check, comment, main  # noqa: E402
 RANKS = 8
 DEADLINE = 120
 SWEEP_SECONDS = 30
+STACKS_SECONDS = 60  # how much longer a job is left that is past its deadline, to see where it stands
 # What a daemon sends for a change beyond its children in the tree, as test/sim/membership/bound.cc has
 # it, and for a dead rank: its report and its acknowledgement.
 VIEW_CONSTANT = 6
@@ -70,7 +71,7 @@ class Job:
             *mca, "--mca", "errmgr_base_verbose", verbose, "--mca", "errmgr_radixft_output_dir",
             output or self.folder, "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
             str(deaths), "--marks", self.marks.path, *options,
-            deadline=DEADLINE + lasts, env=ftcluster.component_env())
+            deadline=DEADLINE + lasts + STACKS_SECONDS, env=ftcluster.component_env())
         self.end = time.monotonic() + DEADLINE + lasts
 
     def __enter__(self):
@@ -123,14 +124,19 @@ class Job:
         for pid in found:
             os.kill(pid, 9)
 
+    def code(self):
+        """mpirun's exit code. One that is past the deadline is still there, with all of its job, for tell_stacks()."""
+        check(ftcluster.wait_readable([self.run], self.end), "mpirun does not end in time")
+        return self.run.wait()
+
     def verdict(self, code=0):
         """The run ended by itself, with the right code, and every survivor finished right."""
-        check(self.run.wait() == code, f"mpirun's exit code is {self.run.code}, not {code}")
+        check(self.code() == code, f"mpirun's exit code is {self.run.code}, not {code}")
         return self.judge(self.run.out, self.run.err)
 
     def verdict_without_mpirun(self):
         """As verdict(), of a run whose mpirun was killed: the daemons end, and files tell the rest."""
-        check(self.run.wait() == 137, f"the killed mpirun's exit code is {self.run.code}")
+        check(self.code() == 137, f"the killed mpirun's exit code is {self.run.code}")
         self.nothing_left(self.end)
         check(re.search(r"should mpirun die, the job runs on and its output is appended to "
                         + re.escape(self.folder), self.run.err), "the place was not announced")
@@ -236,7 +242,7 @@ def silence(job, op, host, **how):
     """
     began = time.time()
     job.cluster.ask(op, host=host, **how)
-    job.run.wait()
+    job.code()
     told = [re.search(rf"\[daemon 0\] ([\d.]+) {what}", job.run.err) for what in ("believes daemon", "installed view")]
     check(all(told), "mpirun does not tell of the view")
     comment("with the defaults, the root believed the host dead {:.0f} ms after the fault, and had the view without "
@@ -283,7 +289,7 @@ def rank_of(pid):
 
 def verdict_in_finalize(job):
     """As verdict(); the ranks were in MPI_Finalize and need not have heard of the death."""
-    check(job.run.wait() == 0, f"mpirun's exit code is {job.run.code}")
+    check(job.code() == 0, f"mpirun's exit code is {job.run.code}")
     done = re.findall(r"^finalized (\d+)", job.run.out, re.M)
     check(len(done) == job.ranks - job.deaths, f"{len(done)} ranks came out of MPI_Finalize")
     return {int(r) for r in re.findall(r"^  rank (\d+) on n\d", job.run.err, re.M)}
@@ -373,7 +379,7 @@ def abort_ends_all():
     """MPI_Abort still ends the whole job with its code"""
     with ftcluster.Cluster() as cluster:
         with Job(cluster, "--abort", "5", deaths=1) as job:
-            code = job.run.wait()
+            code = job.code()
             check(code == 42, f"mpirun's exit code is {code}")
             check("finalized" not in job.run.out, "a rank went on")
             job.nothing_left()
@@ -383,7 +389,7 @@ def exit_code_is_kept():
     """What a rank returns after MPI_Finalize is no failure and becomes mpirun's exit code"""
     with ftcluster.Cluster() as cluster:
         with Job(cluster, "--exit-code", "6:7") as job:
-            code = job.run.wait()
+            code = job.code()
             check(code == 7, f"mpirun's exit code is {code}")
             check(len(re.findall(r"^finalized", job.run.out, re.M)) == RANKS, "a rank is missing")
             check("ranks died" not in job.run.err, "mpirun tells of deaths")
@@ -406,7 +412,7 @@ def death_before_init():
     with ftcluster.Cluster() as cluster:
         began = time.monotonic()
         with Job(cluster, "--die-before-init", "6") as job:
-            code = job.run.wait()
+            code = job.code()
             check(code not in (0, ftcluster.PAST_DEADLINE), f"mpirun's exit code is {code}")
             check(re.search(r"rank 6 on host n2 died before all ranks were through\s+MPI_Init",
                             job.run.err), "the message is missing")
@@ -424,7 +430,7 @@ def bad_parameter():
                                        ("repair", "1", "choose one")):
             with Job(cluster, ranks=2,
                      mca=[*DEFAULT, "--mca", f"errmgr_radixft_{name}", value, *LOCALISED]) as job:
-                code = job.run.wait()
+                code = job.code()
                 check(code not in (0, ftcluster.PAST_DEADLINE), f"{name}: exit code {code}")
                 check(complaint in job.run.err, f"{name}: the message is missing")
                 check("ready" not in job.run.out, "the job ran")
@@ -438,7 +444,7 @@ def missing_on_a_host():
         cluster.tool("run", "n2", "mount", "-t", "tmpfs", "none", path)
         with Job(cluster, ranks=3,
                  mca=[*RADIXFT, "--mca", "errmgr_radixft_launch_wait", "5000"]) as job:
-            code = job.run.wait()
+            code = job.code()
             check(code not in (0, ftcluster.PAST_DEADLINE), f"mpirun's exit code is {code}")
             said = " ".join(job.run.err.split())
             check("(errmgr_radixft_launch_wait) from: n2." in said and "installed there too" in said,
@@ -453,7 +459,7 @@ def host_cut_off_at_launch():
         cluster.tool("cut", "n2", "m", "--how", "drop")
         with Job(cluster, ranks=3,
                  mca=[*RADIXFT, "--mca", "errmgr_radixft_launch_wait", "5000"]) as job:
-            code = job.run.wait()
+            code = job.code()
             check(code not in (0, ftcluster.PAST_DEADLINE), f"mpirun's exit code is {code}")
             check("(errmgr_radixft_launch_wait) from: n2." in " ".join(job.run.err.split()),
                   "the message is missing")
@@ -466,7 +472,7 @@ def stock_does_not_survive():
         with Job(cluster, deaths=1, mca=[]) as job:
             job.ready()
             one_rank(job)
-            check(job.run.wait() == 137, f"mpirun's exit code is {job.run.code}")
+            check(job.code() == 137, f"mpirun's exit code is {job.run.code}")
             check("finalized" not in job.run.out, "a rank went on")
 
 

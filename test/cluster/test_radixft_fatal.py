@@ -23,7 +23,7 @@ def fatal_to_who_talks():
             job.ready()
             ranks = {rank_of(pid): pid for _, pid in processes(cluster, "^/.*survivors")}
             os.kill(ranks[2], 9)
-            code = job.run.wait()
+            code = job.code()
             check(code == RANK_FAIL_STOP, f"mpirun's exit code is {code}")
             check("finalized" not in job.run.out, "a rank went on")
             said = " ".join(job.run.err.split())

@@ -75,7 +75,7 @@ def nobody_survives():
         with Job(cluster, deaths=3, ranks=3) as job:
             job.ready()
             job.kill_at_once(*(("^/.*survivors", f"n{host}", 1) for host in range(HOSTS)))
-            code = job.run.wait()
+            code = job.code()
             check(code == 128 + 9, f"mpirun's exit code is {code}")
             check("radixft: 3 of 3 ranks died" in " ".join(job.run.err.split()), "mpirun's last words are missing")
             job.nothing_left()
@@ -108,7 +108,7 @@ def output_elsewhere():
         with Job(cluster, deaths=2, ranks=6, output=folder) as job:
             job.ready()
             job.kill("^mpirun", "n0")
-            check(job.run.wait() == 137, f"the killed mpirun's exit code is {job.run.code}")
+            check(job.code() == 137, f"the killed mpirun's exit code is {job.run.code}")
             job.nothing_left(job.end)
             said = re.search(r"host n1 cannot write.*?Instead: (/\S+)\.out", job.run.err, re.S)
             check(said, "nobody says that n1 cannot write there")

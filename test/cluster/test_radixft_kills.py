@@ -94,7 +94,7 @@ def judge_finalize(job, plan):
     exit code counts. It can let survivors finish whose output mpirun has and does not print any
     more, so they tell by the marks.
     """
-    check(job.run.wait() in ((0, 137) if len(plan.kills) > 1 else (137 if plan.mpirun_dies else 0,)),
+    check(job.code() in ((0, 137) if len(plan.kills) > 1 else (137 if plan.mpirun_dies else 0,)),
           f"mpirun's exit code is {job.run.code}")
     job.nothing_left(job.end)
     job.marks.wait(lambda _: False, time.monotonic())

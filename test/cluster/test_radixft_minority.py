@@ -42,7 +42,7 @@ TAKEN_FOR_DEAD = "was taken for dead by the others"
 
 def others_go_on(job, topic):
     """mpirun has lost: it says so and fails; the others know of its ranks' deaths, and end right."""
-    check(job.run.wait() == FAILED, f"mpirun's exit code is {job.run.code}")
+    check(job.code() == FAILED, f"mpirun's exit code is {job.run.code}")
     check(says(job, topic), "mpirun does not say why its ranks end")
     unread = re.findall("Bytes that have come to this daemon and that it has not read: ([0-9]+)", job.run.err)
     check(len(unread) == (topic == NO_MAJORITY), f"it tells {unread} of what it has not read")

@@ -266,11 +266,11 @@ void Stabilizer::give_up_on(Time now, const Pending &p, Output &out)
         }
         [[fallthrough]];
     case Purpose::commit:
-        suspect(now, to, Grade::suspected, no_node, no_node, out);
+        suspect(now, to, Grade::suspected, no_node, out, nobody);
         break;
     case Purpose::report: {
         // The root that we report to is silent too. Ask the next ones, more of them each time.
-        suspect(now, to, Grade::suspected, no_node, no_node, out);
+        suspect(now, to, Grade::suspected, no_node, out, nobody);
         const unsigned more = (1U << std::min(candidates_tried_, 10U)) - 1;
         ++candidates_tried_;
         unsigned asked = 0;
@@ -279,7 +279,7 @@ void Stabilizer::give_up_on(Time now, const Pending &p, Output &out)
                 break;
             }
             if (id > to && find_suspect(id) == nullptr) {
-                suspect(now, id, Grade::suspected, no_node, no_node, out);
+                suspect(now, id, Grade::suspected, no_node, out, nobody);
                 ++asked;
             }
         }
@@ -328,7 +328,7 @@ void Stabilizer::on_time(Time now, Output &out)
             send(now, std::move(m), out);
         }
         for (const auto &s : beats.suspects) {
-            suspect(now, s.id, Grade::suspected, no_node, no_node, out);
+            suspect(now, s.id, Grade::suspected, no_node, out, nobody);
         }
     }
     if (state_ == State::joining && search_at_ <= now) {
@@ -345,7 +345,7 @@ void Stabilizer::on_time(Time now, Output &out)
             // No word from the coordinator: is it there? Its answer tells its epoch.
             attempt_->watch = now + config_.commit_wait;
             if (attempt_->coordinator() != self_.id) {
-                suspect(now, attempt_->coordinator(), Grade::suspected, no_node, no_node, out);
+                suspect(now, attempt_->coordinator(), Grade::suspected, no_node, out, nobody);
             }
         }
     }

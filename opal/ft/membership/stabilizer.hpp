@@ -17,6 +17,7 @@
 #include "opal/ft/membership/inbox.hpp"
 #include "opal/ft/membership/messages.hpp"
 #include "opal/ft/membership/quorum.hpp"
+#include "opal/ft/membership/refutations.hpp"
 #include "opal/ft/membership/view.hpp"
 
 #include <memory>
@@ -160,6 +161,11 @@ class Stabilizer {
         ViewPtr target;
         NodeId coordinator;
     };
+    struct Reporter {
+        NodeId id;
+        std::uint64_t heard; // the last of our answers "alive" that it had when it reported
+    };
+    static constexpr Reporter nobody{no_node, 0};
     struct Suspect {
         Identity who;
         Grade grade = Grade::suspected;
@@ -173,7 +179,7 @@ class Stabilizer {
         base::Time believe_at;  // probing: when silence is belief
         base::Time report_at = base::Time::never();
         base::Time since;
-        std::vector<NodeId> reporters;
+        std::vector<Reporter> reporters;
     };
     enum class Purpose : std::uint8_t { proposal, commit, report, join, goodbye, eviction };
     struct Pending {
@@ -187,10 +193,6 @@ class Stabilizer {
     struct Newcomer {
         Identity who;
         base::Time expires; // who waits asks again before
-    };
-    struct Refutation {
-        NodeId accused, accuser;
-        unsigned count;
     };
 
     // stabilizer.cc: life, dispatch, sending
@@ -225,8 +227,8 @@ class Stabilizer {
     const Suspect *find_suspect(NodeId id) const;
     bool believed(NodeId id) const;
     bool doubts_proofs(base::Time now, NodeId but = no_node) const;
-    void suspect(base::Time now, NodeId id, Grade grade, NodeId witness, NodeId reporter,
-                 Output &out);
+    void suspect(base::Time now, NodeId id, Grade grade, NodeId witness, Output &out,
+                 const Reporter &reporter);
     void believe(base::Time now, NodeId id, Output &out);
     void on_sign_of_life(base::Time now, const Identity &who, Output &out);
     void clear_suspect(base::Time now, NodeId id, Output &out);
@@ -239,7 +241,8 @@ class Stabilizer {
     std::vector<Removed> believed_dead() const;
     void suspend(base::Time now, Output &out);
     void resume(base::Time now, Output &out);
-    void count_refutation(base::Time now, NodeId accused, NodeId accuser, Output &out);
+    void count_refutation(base::Time now, NodeId accused, const Reporter &accuser,
+                          std::uint64_t answer, Output &out);
     base::Duration doubted_for(base::Time now, const Change &change) const;
     std::vector<Removed> wronged(base::Time now, const Message &m) const;
     void on_objection(base::Time now, const Message &m, Output &out);
@@ -303,7 +306,9 @@ class Stabilizer {
     NodeId gives_way_to_ = no_node; // another coordinator, that is silent here but not to a voter
 
     std::vector<Suspect> suspects_; // sorted by id
-    std::vector<Refutation> refutations_;
+    Refutations refutations_;
+    NodeId refuted_by_ = no_node; // who told this node last that somebody lives whom it accused
+    std::uint64_t refuted_by_message_ = 0; // with this one
     base::Time minority_deadline_ = base::Time::never();
     base::Time settle_until_ = base::Time::never(); // suspended, and a quorum again
     bool settled_ = false;                          // that time is over

@@ -570,6 +570,7 @@ void Stabilizer::install(Time now, const ViewPtr &view, std::shared_ptr<const Ch
     std::erase_if(joins_, [&](const Newcomer &n) { return view_->contains(n.who); });
     shunned_.clear();
     refutations_.clear();
+    refuted_by_ = no_node;
     candidates_tried_ = 0;
     objections_ = 0;
     std::erase_if(accounted_, [&](NodeId id) {

@@ -66,7 +66,7 @@ void Stabilizer::on_suspicion(Time now, NodeId id, Output &out)
     if (view_ && (state_ == State::member || state_ == State::suspended)) {
         const Suspect *const known = find_suspect(id);
         const bool silent = known != nullptr && known->silent;
-        suspect(now, id, Grade::suspected, no_node, no_node, out);
+        suspect(now, id, Grade::suspected, no_node, out, nobody);
         if (Suspect *s = find_suspect(id)) {
             s->silent = silent; // a connection that broke: it has had no time to answer
         }
@@ -85,17 +85,17 @@ void Stabilizer::prove(Time now, NodeId id, ProofKind kind, Output &out)
         return;
     }
     if (kind == ProofKind::rails_gone) {
-        suspect(now, id, Grade::suspected, no_node, no_node, out);
+        suspect(now, id, Grade::suspected, no_node, out, nobody);
         believe(now, id, out);
         return;
     }
     const bool clean = config_.mutation == Mutation::no_fence ||
                        heartbeat_.clean(now, {id, view_->incarnation_of(id)});
-    suspect(now, id, Grade::proven, clean ? self_.id : no_node, no_node, out);
+    suspect(now, id, Grade::proven, clean ? self_.id : no_node, out, nobody);
 }
 
-void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, NodeId reporter,
-                         Output &out)
+void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, Output &out,
+                         const Reporter &reporter)
 {
     if (!view_ || id == self_.id || !view_->contains(id)) {
         return;
@@ -118,9 +118,14 @@ void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, NodeI
             changing_since_ = now;
         }
     }
-    if (reporter != no_node &&
-        std::find(s->reporters.begin(), s->reporters.end(), reporter) == s->reporters.end()) {
-        s->reporters.push_back(reporter);
+    if (reporter.id != no_node) {
+        const auto known = std::find_if(s->reporters.begin(), s->reporters.end(),
+                                        [&](const Reporter &r) { return r.id == reporter.id; });
+        if (known == s->reporters.end()) {
+            s->reporters.push_back(reporter);
+        } else {
+            known->heard = std::max(known->heard, reporter.heard);
+        }
     }
     const bool better = grade > s->grade;
     s->grade = std::max(s->grade, grade);
@@ -140,7 +145,7 @@ void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, NodeI
         return;
     }
     if (s->grade >= Grade::proven ||
-        (config_.mutation == Mutation::no_probe && reporter != no_node)) {
+        (config_.mutation == Mutation::no_probe && reporter.id != no_node)) {
         believe(now, id, out);
     } else if (s->next == now) {
         service_suspects(now, out);
@@ -187,11 +192,13 @@ void Stabilizer::clear_suspect(Time now, NodeId id, Output &out)
     Suspect *s = find_suspect(id);
     const Suspect was = *s;
     suspects_.erase(suspects_.begin() + (s - suspects_.data()));
-    for (const NodeId reporter : was.reporters) {
-        Message m = make(Type::failure_det_ack, reporter);
+    std::vector<std::uint64_t> answers;
+    for (const Reporter &reporter : was.reporters) {
+        Message m = make(Type::failure_det_ack, reporter.id);
         m.status = Status::alive;
         m.hint = id;
         send(now, std::move(m), out);
+        answers.push_back(sequence_);
     }
     if (was.believed || was.contested || !was.reporters.empty()) {
         out.events.push_back(
@@ -203,8 +210,8 @@ void Stabilizer::clear_suspect(Time now, NodeId id, Output &out)
             abort_attempt();
         }
     }
-    for (const NodeId reporter : was.reporters) {
-        count_refutation(now, id, reporter, out);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+        count_refutation(now, id, was.reporters[i], answers[i], out);
     }
     if (suspects_.empty()) {
         drop_pending([](const Pending &p) { return p.purpose == Purpose::report; });
@@ -303,27 +310,24 @@ void Stabilizer::on_refused(Time now, const Message &m, Output &out)
     }
 }
 
-void Stabilizer::count_refutation(Time now, NodeId accused, NodeId accuser, Output &out)
+void Stabilizer::count_refutation(Time now, NodeId accused, const Reporter &accuser,
+                                  std::uint64_t answer, Output &out)
 {
-    if (acting_root() != self_.id || !view_->contains(accuser)) {
+    if (acting_root() != self_.id || !view_->contains(accuser.id)) {
         return;
     }
-    const NodeId b = std::max(accused, accuser);
-    const auto at =
-        std::find_if(refutations_.begin(), refutations_.end(), [&](const Refutation &r) {
-            return r.accused == accused && r.accuser == accuser;
-        });
-    if (at == refutations_.end()) {
-        refutations_.push_back({accused, accuser, 1});
-        return;
-    }
-    if (++at->count < 3) {
+    // An accuser that begins anew is silent for as long as the detector and the probe take:
+    // tenfold, on a machine that is busy.
+    const std::uint64_t heard =
+        config_.mutation == Mutation::old_accusations ? answer : accuser.heard;
+    const Duration memory = (config_.heartbeat.suspicion.ceiling + config_.probe_timeout) * 10;
+    if (!refutations_.counts(now, memory, accused, accuser.id, heard, answer)) {
         return;
     }
     // Both live, but not for each other, and the tree needs every link: as the paper, a link
     // failure counts as a node failure, and the higher id goes.
-    refutations_.erase(at);
-    suspect(now, b, Grade::suspected, no_node, no_node, out);
+    const NodeId b = std::max(accused, accuser.id);
+    suspect(now, b, Grade::suspected, no_node, out, nobody);
     if (Suspect *s = find_suspect(b)) {
         s->link = true;
         believe(now, b, out);
@@ -392,6 +396,7 @@ void Stabilizer::report(Time now, Output &out)
                                       [&](const Removed &r) { return r.id == view_->root(); });
     Message m = make(root_too ? Type::root_failure : Type::node_failure, root);
     m.accused = std::move(dead);
+    m.beat = root == refuted_by_ ? refuted_by_message_ : 0;
     drop_pending([](const Pending &p) { return p.purpose == Purpose::report; });
     ask(now, Purpose::report, std::move(m), out);
 }
@@ -431,7 +436,7 @@ void Stabilizer::on_report(Time now, const Message &m, Output &out)
             }
             continue; // gone already: acknowledged and otherwise disregarded
         }
-        suspect(now, a.id, a.grade, a.witness, m.from, out);
+        suspect(now, a.id, a.grade, a.witness, out, {m.from, m.beat});
     }
 }
 
@@ -446,6 +451,9 @@ void Stabilizer::on_det_ack(Time now, const Message &m, Output &out)
     }
     switch (m.status) {
     case Status::alive: {
+        refuted_by_message_ =
+            m.from == refuted_by_ ? std::max(refuted_by_message_, m.sequence) : m.sequence;
+        refuted_by_ = m.from;
         // The root hears whom we accused. We begin anew: if we go on not hearing it, the root will
         // see a pattern.
         const Suspect *s = find_suspect(m.hint);
@@ -479,8 +487,8 @@ void Stabilizer::on_det_ack(Time now, const Message &m, Output &out)
 void Stabilizer::on_goodbye(Time now, const Message &m, Output &out)
 {
     reply(now, m, Type::failure_det_ack, Status::received, out);
-    suspect(now, m.from, m.status == Status::none ? Grade::farewell : Grade::proven, no_node,
-            no_node, out);
+    suspect(now, m.from, m.status == Status::none ? Grade::farewell : Grade::proven, no_node, out,
+            nobody);
 }
 
 void Stabilizer::suspend(Time now, Output &out)
@@ -569,7 +577,7 @@ void Stabilizer::on_minority(Time now, const Message &m, Output &out)
         }
     }
     for (const Removed &a : change.removed) {
-        suspect(now, a.id, a.grade, a.witness, no_node, out);
+        suspect(now, a.id, a.grade, a.witness, out, nobody);
     }
 }
 

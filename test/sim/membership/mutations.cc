@@ -13,6 +13,7 @@ struct Case {
     const char *what;
     const char *finds; // how the violation begins
     bool forger_has_key = false;
+    sim::Axis axis = sim::Axis::none;
 };
 
 constexpr Case cases[] = {
@@ -32,6 +33,8 @@ constexpr Case cases[] = {
     {sim::Mutation::no_doubt, "with proofs taken without a doubt", "two primary views"},
     {sim::Mutation::untold_doubt, "with doubts kept to oneself", "two primary views"},
     {sim::Mutation::no_giving_way, "with coordinators that outbid each other", "no view"},
+    {sim::Mutation::old_accusations, "with accusations from before the network healed", "accuracy",
+     false, sim::Axis::kept},
     {sim::Mutation::none, "with a forger who has the key", "delivery integrity: taken", true},
     {sim::Mutation::none, "with messages of ranks that nobody sent",
      "delivery integrity: delivered", true},
@@ -50,7 +53,7 @@ int main()
         std::string found;
         for (; seed <= most && found.empty(); ++seed) {
             for (const std::string &v :
-                 sim::run_scenario(seed, c.mutation, false, c.forger_has_key).violations) {
+                 sim::run_scenario(seed, c.mutation, false, c.forger_has_key, c.axis).violations) {
                 if (v.rfind(c.finds, 0) == 0) {
                     found = v;
                     break;
@@ -58,8 +61,8 @@ int main()
             }
         }
         // The same seed with the engine whole is clean, so it is the mutation that is found.
-        const bool clean =
-            sim::run_scenario(seed - 1, sim::Mutation::none, false).violations.empty();
+        const bool clean = sim::run_scenario(seed - 1, sim::Mutation::none, false, false, c.axis)
+                               .violations.empty();
         const bool good = !found.empty() && clean;
         failed += !good;
         std::printf("%s %d - %s: seed %llu: %s\n", good ? "ok" : "not ok", ++test, c.what,

@@ -12,14 +12,15 @@ namespace sim {
 /// What strikes a run beside the faults of its family.
 enum class Axis : std::uint8_t {
     none,
-    bursts,    ///< messages are lost in bursts
-    nth,       ///< the nth message is lost, or every nth
-    one_kind,  ///< messages of one kind alone are lost
-    slow,      ///< every way is a hundred times as long, within the timeouts
-    too_slow,  ///< every way is a hundred times as long, beyond the timeouts
-    one_daemon ///< a job of one daemon, which others join; instead of the family's faults
+    bursts,     ///< messages are lost in bursts
+    nth,        ///< the nth message is lost, or every nth
+    one_kind,   ///< messages of one kind alone are lost
+    slow,       ///< every way is a hundred times as long, within the timeouts
+    too_slow,   ///< every way is a hundred times as long, beyond the timeouts
+    one_daemon, ///< a job of one daemon, which others join; instead of the family's faults
+    kept        ///< a cut loses nothing: as over TCP, all arrives when the network heals
 };
-inline constexpr unsigned axis_count = static_cast<unsigned>(Axis::one_daemon) + 1;
+inline constexpr unsigned axis_count = static_cast<unsigned>(Axis::kept) + 1;
 const char *name(Axis axis);
 /// With which one seed `seed` runs a second time; none: it does not.
 Axis axis_of(std::uint64_t seed);

@@ -16,6 +16,7 @@ constexpr std::array<const char *, axis_count> axis_names{
     "ways a hundred times as long",
     "ways a hundred times as long, beyond the timeouts",
     "one daemon and those who join it",
+    "what is cut off arrives when the network heals",
 };
 
 template <typename T, std::size_t n>
@@ -86,6 +87,11 @@ void Run::plan_axis()
         break;
     case Axis::one_daemon:
         plan_one_daemon(rng);
+        break;
+    case Axis::kept:
+        world_.keep_what_is_cut = [this](const Message &m) {
+            axis_struck_ += m.type != Type::heartbeat;
+        };
         break;
     }
 }

@@ -143,6 +143,10 @@ void World::transmit(NodeId from, Message m)
     if (verbose && m.type != Type::heartbeat) {
         std::printf("# %10.3f ms %s\n", static_cast<double>(now_.ns()) / 1e6, describe(m).c_str());
     }
+    if (m.to < nodes_.size() && !reachable(from, m.to) && keep_what_is_cut) {
+        kept_.push_back(std::move(m));
+        return;
+    }
     if (m.to >= nodes_.size() || !reachable(from, m.to) ||
         (weather_.loss > 0 && rng_.uniform() < weather_.loss) || (on_way && !on_way(m))) {
         return;
@@ -500,6 +504,25 @@ void World::partition(const std::set<NodeId> &side, bool both_ways)
 void World::heal()
 {
     cuts_.clear();
+    if (kept_.empty()) {
+        return;
+    }
+    // Not before whoever heals has cut anew what is to stay cut.
+    at(now_, [this] {
+        std::vector<Message> kept;
+        std::swap(kept, kept_);
+        std::map<std::pair<NodeId, NodeId>, Time> next; // of a way: one after the other
+        for (Message &m : kept) {
+            if (!reachable(m.from, m.to)) {
+                kept_.push_back(std::move(m));
+                continue;
+            }
+            keep_what_is_cut(m);
+            Time &when = next.try_emplace({m.from, m.to}, now_).first->second;
+            at(when, [this, m] { carry(m); });
+            when = when + Duration::from_us(250);
+        }
+    });
 }
 
 } // namespace sim

@@ -11,6 +11,7 @@
 #include "opal/ft/membership/stabilizer.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -88,6 +89,9 @@ class World {
     std::function<bool(const Message &)> on_send;
     /// Sees every message that the weather and the cuts let pass; returns false to have it lost.
     std::function<bool(const Message &)> on_way;
+    /// If set: what a cut stops is kept, as a sender's kernel does, and arrives when the network
+    /// has healed, seen by this.
+    std::function<void(const Message &)> keep_what_is_cut;
     /// Sees every message just before the receiver does.
     std::function<void(const Message &)> on_receive;
 
@@ -201,13 +205,14 @@ class World {
     ViewPtr initial_;
     std::vector<Node> nodes_;
     std::set<std::pair<NodeId, NodeId>> cuts_;
+    std::vector<Message> kept_; // that a cut has stopped
     Time now_;
     std::uint64_t order_ = 0;
     std::uint64_t events_ = 0;
     std::priority_queue<Item, std::vector<Item>, std::greater<>> queue_;
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_slots_;
-    std::vector<std::function<void()>> calls_;
+    std::deque<std::function<void()>> calls_; // stays where it is when one that runs adds another
     std::vector<Mcast> mcasts_;
     std::unordered_map<std::uint64_t, Sent> sent_; // by the sender's life and number
     Output out_;
