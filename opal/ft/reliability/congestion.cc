@@ -204,6 +204,18 @@ void Congestion::shrink(double factor, base::Time now) noexcept
     recovered_at_ = next_tx_;
 }
 
+void Congestion::shrink_as_cubic(base::Time now) noexcept
+{
+    const std::uint64_t last = ceiling_;
+    shrink(shrink_cubic, now);
+    if (ceiling_ < last) {
+        // 4.7, fast convergence: who has not come back to where it shrank last has lost room to
+        // another, who is to find it free.
+        ceiling_ =
+            static_cast<std::uint64_t>(static_cast<double>(ceiling_) * (1 + shrink_cubic) / 2);
+    }
+}
+
 void Congestion::grow_by_chance() noexcept
 {
     // Quickly to where it was too much last time. From there carefully and by sums: jobs that all
@@ -278,7 +290,7 @@ void Congestion::end_round(base::Time now) noexcept
     } else if (control_ == CongestionControl::cubic ||
                (control_ == CongestionControl::hybrid && queue)) {
         if (round_.lost_anew != 0) {
-            shrink(shrink_cubic, now);
+            shrink_as_cubic(now);
         } else if (!starting_ && round_.limited) {
             grow_as_cubic(now);
         }

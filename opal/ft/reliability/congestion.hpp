@@ -150,6 +150,7 @@ class Congestion {
     void watch_start() noexcept;
     /// Shrinks, and remembers from where.
     void shrink(double factor, base::Time now) noexcept;
+    void shrink_as_cubic(base::Time now) noexcept;
     void grow_by_chance() noexcept;
     void grow_as_cubic(base::Time now) noexcept;
     /// After a change of the window or the smoothed round trip: two windows a round trip.
@@ -176,7 +177,7 @@ class Congestion {
     base::Time halved_{};
     double usual_loss_ = 0;              ///< share of bytes, smoothed
     std::uint32_t rounds_ = 0;           ///< that it was learnt from, saturating
-    std::uint64_t ceiling_ = 0;          ///< window when it shrank last; 0 before
+    std::uint64_t ceiling_ = 0;          ///< window when it shrank last, or less; 0 before
     std::uint64_t careful_ = 0;          ///< bytes that a round near it adds
     std::uint64_t floor_ = 0;            ///< window after it shrank last
     double reno_window_ = 0;             ///< RFC 9438's W_est, bytes

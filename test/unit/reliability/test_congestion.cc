@@ -4,6 +4,7 @@
 #include "test/unit/cmocka.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <vector>
 
@@ -172,6 +173,77 @@ void two_share_a_link(void **)
     const double jain = (a + b) * (a + b) / (2 * (a * a + b * b));
     assert_true(together > 0.85);
     assert_true(jain > 0.9);
+}
+
+/// A flow over a way with a queue that stands, 50 ms long.
+struct Queued {
+    Congestion congestion{CongestionControl::cubic};
+    Time now = Time::zero() + Duration::from_s(1);
+    std::uint32_t tx = 0;
+
+    /// A window is sent and answered, but for `lost` of its packets.
+    void round(unsigned lost)
+    {
+        const auto packets = static_cast<std::uint32_t>(congestion.window() / packet);
+        const std::uint32_t first = tx;
+        for (std::uint32_t i = 0; i < packets; ++i) {
+            congestion.on_sent(packet, tx++, false, now);
+        }
+        const auto trip = Duration::from_ms(50);
+        now += trip;
+        congestion.on_round_trip(trip, trip, trip);
+        for (std::uint32_t i = 0; i < packets; ++i) {
+            if (i < lost) {
+                congestion.on_lost(packet, first + i);
+            } else {
+                congestion.on_acked(packet, std::uint64_t{packets - i} * packet, first + i, tx,
+                                    now);
+            }
+        }
+    }
+    void pass(double seconds)
+    {
+        for (const Time end = now + Duration::from_ms(static_cast<std::int64_t>(1e3 * seconds));
+             now < end;) {
+            round(0);
+        }
+    }
+};
+
+/// CUBIC's K: how long it takes from `floor` to `top`, in seconds.
+double until(double top, double floor)
+{
+    return std::cbrt((top - floor) / 1448 / 0.4);
+}
+
+/// Who is shrunk by another before it has come back to where it shrank last lingers below that, and
+/// leaves the rest to the other (RFC 9438, 4.7).
+void who_loses_room_to_another_leaves_it_more(void **)
+{
+    Queued flow;
+    while (flow.congestion.window() < 1'000'000) {
+        flow.round(0);
+    }
+    const auto high = static_cast<double>(flow.congestion.window());
+    flow.round(1);
+    flow.pass(until(high, 0.7 * high));
+    const auto back = static_cast<double>(flow.congestion.window());
+    assert_true(back > 0.97 * high && back < 1.03 * high);
+
+    flow.round(1);
+    flow.pass(0.2);
+    const auto lower = static_cast<double>(flow.congestion.window());
+    assert_true(lower < 0.85 * back);
+    flow.round(1);
+    flow.pass(until(0.85 * lower, 0.7 * lower));
+    const auto lingers = static_cast<double>(flow.congestion.window());
+    assert_true(lingers > 0.82 * lower && lingers < 0.88 * lower);
+
+    flow.round(1); // again, at less than that
+    flow.pass(0.2);
+    flow.pass(until(lingers, 0.7 * lingers) + 6);
+    assert_true(static_cast<double>(flow.congestion.window()) >
+                lingers); // it comes back when there is room
 }
 
 /// The window doubles while the queue that stands there stays as it is, and no longer.
@@ -387,6 +459,7 @@ int main()
         cmocka_unit_test(loss_by_chance_does_not_stop_it),
         cmocka_unit_test(a_queue_that_runs_over_makes_it_shrink),
         cmocka_unit_test(two_share_a_link),
+        cmocka_unit_test(who_loses_room_to_another_leaves_it_more),
         cmocka_unit_test(who_comes_to_a_queue_starts_until_it_grows),
         cmocka_unit_test(who_shares_a_core_does_not_take_that_for_a_queue),
         cmocka_unit_test(an_absence_is_forgotten),
