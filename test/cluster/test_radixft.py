@@ -548,40 +548,6 @@ RANK_TESTS = [
 ]
 SHORT_LAUNCHES = [missing_on_a_host, host_cut_off_at_launch]
 
-# A log's lines for Event::Kind::believed and refuted of whom there is no proof: when the job is over, its daemons leave
-# one by one, and the ports that they close are proof.
-ACCUSED = re.compile(r"> event [23] \d+ \d+ \d+ \d+ 0 ")
-
-
-def accusations(logs):
-    """What the daemons' logs say of daemons that were believed dead for their silence, and of such that were heard again."""
-    names = sorted(os.listdir(logs))
-    check(len(names) == 4, f"the logs are {names}")
-    found = []
-    for name in names:
-        with open(os.path.join(logs, name), encoding="utf-8") as log:
-            found += [f"{name}: {line.strip()}" for line in log if ACCUSED.match(line)]
-    return found
-
-
-def nobody_is_accused():
-    """On a machine that is sixteen times too small nobody is taken for dead, with the defaults"""
-    ranks = 16 * (os.cpu_count() or 1)
-    seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 8
-    with ftcluster.Cluster(ttl=600 + seconds) as cluster:  # it ends itself when its time is over
-        logs = os.path.join(cluster.folder, "logs")
-        os.mkdir(logs)
-        with Job(cluster, "--busy", str(seconds), mca=[*DEFAULT, "--mca", "errmgr_radixft_log_dir", logs], ranks=ranks,
-                 lasts=seconds) as job:
-            job.verdict()
-            stories = re.findall(r"^.*\[daemon 0\].*(?:believes|lives after all|installed).*$", job.run.err, re.M)
-            comment("\n".join(stories) or f"{ranks} ranks computed, and no daemon was doubted")
-            check("ranks died" not in job.run.err, "mpirun tells of deaths")
-            job.nothing_left()
-        accused = accusations(logs)
-        check(not accused, f"a daemon that lived was believed dead: {accused}")
-
-
 NODE_TESTS = [
     story("A daemon is killed: its ranks die with it, the others know and run on", 2, daemon),
     story("Two of four daemons are killed at once (localised views)", 4, two_daemons,
@@ -600,6 +566,6 @@ SILENCES = [
 
 if __name__ == "__main__":
     WHICH = sys.argv[1] if len(sys.argv) > 1 else "all"
-    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS, "mpirun": MPIRUN_TESTS, "load": [nobody_is_accused],
+    main({"ranks": RANK_TESTS, "nodes": NODE_TESTS, "mpirun": MPIRUN_TESTS,
           "all": RANK_TESTS + NODE_TESTS + MPIRUN_TESTS}[WHICH], ftcluster.SIDE_BY_SIDE,
          alone={"ranks": SHORT_LAUNCHES, "nodes": SILENCES, "all": SHORT_LAUNCHES + SILENCES}.get(WHICH, []))
