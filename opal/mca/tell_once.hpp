@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstring>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -20,13 +21,19 @@ namespace ft::mca {
 /// that process, too, and what it was about to say would never be read. Without a folder of the
 /// job, as in a daemon, or where the folder takes no file, the process of the lowest local rank
 /// tells it, and nobody waits.
+///
+/// That it was told is noted in mpirun's folder, in which the job's is: the first process that
+/// fails takes the job's with it, and one that starts late makes it anew.
 template <typename Tell>
 void tell_once(const char *what, Tell tell) noexcept
 {
     int file = -1;
     if (const char *const folder = opal_process_info.job_session_dir; folder != nullptr) {
         char mark[PATH_MAX];
-        const int length = std::snprintf(mark, sizeof mark, "%s/ompi-ft-%s", folder, what);
+        const char *const slash = std::strrchr(folder, '/');
+        const int outer = slash == nullptr ? 0 : static_cast<int>(slash - folder);
+        const int length = std::snprintf(mark, sizeof mark, "%.*s/ompi-ft-%s-%s", outer, folder,
+                                         folder + outer + (slash != nullptr), what);
         if (length > 0 && static_cast<std::size_t>(length) < sizeof mark) {
             file = open(mark, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         }

@@ -88,8 +88,12 @@ def stacks(pids):
         return "no gdb here to show where the processes are"
     text = ""
     for pid in pids:
-        done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "thread apply all bt 14"],
-                              capture_output=True, text=True, timeout=60, check=False)
+        try:
+            done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "thread apply all bt 14"],
+                                  capture_output=True, text=True, timeout=15, check=False)
+        except subprocess.TimeoutExpired:
+            text += f"process {pid}: gdb had nothing to say within 15 s\n"
+            continue
         frames = [line for line in done.stdout.split("\n") if line.startswith(("#", "Thread"))]
         text += f"process {pid}:\n" + "\n".join(frame[:150] for frame in frames) + "\n"
     return text

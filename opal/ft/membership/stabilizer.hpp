@@ -255,6 +255,7 @@ class Stabilizer {
     std::vector<Removed> knowledge(const Change &change) const;
     Quorum strength(const View &target, std::span<const Removed> dead,
                     std::span<const Ambiguous> reported) const;
+    base::Duration piece_by_piece(base::Duration doubted) const;
     bool settles(base::Time now, const Change &change);
     void announce_minority(base::Time now, const View &target, const std::vector<Removed> &dead,
                            Output &out);
@@ -307,6 +308,7 @@ class Stabilizer {
 
     std::vector<Suspect> suspects_; // sorted by id
     Refutations refutations_;
+    base::Time troubled_until_; // this node was cut off: of what was said meanwhile nothing counts
     NodeId refuted_by_ = no_node; // who told this node last that somebody lives whom it accused
     std::uint64_t refuted_by_message_ = 0; // with this one
     base::Time minority_deadline_ = base::Time::never();

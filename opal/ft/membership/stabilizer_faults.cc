@@ -200,6 +200,10 @@ void Stabilizer::clear_suspect(Time now, NodeId id, Output &out)
         send(now, std::move(m), out);
         answers.push_back(sequence_);
     }
+    if (was.believed && was.grade == Grade::suspected && !was.link) {
+        // The others' ways may come back later than ours (settles() says why).
+        troubled_until_ = std::max(troubled_until_, now + piece_by_piece(now - was.since));
+    }
     if (was.believed || was.contested || !was.reporters.empty()) {
         out.events.push_back(
             {Event::Kind::refuted, view_, nullptr, was.who, was.grade, now - was.since});
@@ -313,7 +317,7 @@ void Stabilizer::on_refused(Time now, const Message &m, Output &out)
 void Stabilizer::count_refutation(Time now, NodeId accused, const Reporter &accuser,
                                   std::uint64_t answer, Output &out)
 {
-    if (acting_root() != self_.id || !view_->contains(accuser.id)) {
+    if (acting_root() != self_.id || !view_->contains(accuser.id) || now < troubled_until_) {
         return;
     }
     // An accuser that begins anew is silent for as long as the detector and the probe take:
@@ -511,10 +515,16 @@ void Stabilizer::resume(Time now, Output &out)
     }
 }
 
+/// How long after the first sign of life the last one may come, when somebody was silent for
+/// `doubted` and more: a network comes back piece by piece, and TCP, which doubles its waits, tries
+/// anew only after as long as it was gone.
+Duration Stabilizer::piece_by_piece(Duration doubted) const
+{
+    return doubted * 2 + config_.probe_timeout;
+}
+
 /// Whether this coordinator, which had no quorum and has one again, still waits for those that are
-/// silent: a network comes back piece by piece, and TCP, which doubles its waits, tries anew only
-/// after as long as it was gone. (It was gone for longer than anybody has been doubted.) The last
-/// quarter of the minority's wait is left to those who began it earlier.
+/// silent. The last quarter of the minority's wait is left to those who began it earlier.
 bool Stabilizer::settles(Time now, const Change &change)
 {
     Time first = Time::never();
@@ -528,8 +538,8 @@ bool Stabilizer::settles(Time now, const Change &change)
         return false;
     }
     if (settle_until_.is_never()) {
-        const Duration gone = (now - first) * 2 + config_.probe_timeout;
-        settle_until_ = now + std::min(gone, (minority_deadline_ - now) * 3 / 4);
+        settle_until_ =
+            now + std::min(piece_by_piece(now - first), (minority_deadline_ - now) * 3 / 4);
     }
     return now < settle_until_;
 }

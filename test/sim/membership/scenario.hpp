@@ -18,7 +18,7 @@ enum class Axis : std::uint8_t {
     slow,       ///< every way is a hundred times as long, within the timeouts
     too_slow,   ///< every way is a hundred times as long, beyond the timeouts
     one_daemon, ///< a job of one daemon, which others join; instead of the family's faults
-    kept        ///< a cut loses nothing: as over TCP, all arrives when the network heals
+    kept        ///< as over TCP: what is sent during a cut arrives when the network heals
 };
 inline constexpr unsigned axis_count = static_cast<unsigned>(Axis::kept) + 1;
 const char *name(Axis axis);

@@ -6,8 +6,7 @@
 //
 // A script's lines "> command" say what is done; all others are what the engine then says.
 //   > nodes N arity A | > at MS | > kill ID | > cut-power ID | > start ID | > leave ID | > stop ID
-//   | > resume ID | > cut FROM TO | > heal 0 | > keep 0 (what a cut stops arrives when it heals) |
-//   > until MS
+//   | > resume ID | > cut FROM TO | > heal 0 | > until MS
 
 #include "test/sim/membership/world.hpp"
 
@@ -78,8 +77,6 @@ std::string what_happens(const std::vector<std::string> &commands)
             sim::NodeId to = 0;
             in >> to;
             world->cut(id, to);
-        } else if (verb == "keep") {
-            world->keep_what_is_cut = [](const sim::Message &) {};
         } else if (verb == "clock-back") {
             int ms = 0;
             in >> ms;

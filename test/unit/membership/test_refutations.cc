@@ -76,10 +76,18 @@ struct Root {
     std::uint64_t alive = 0; ///< the last answer to node 3, which it need not have
     unsigned answers = 0;
     bool evicts = false;
+    bool hears = true;
 
+    void pass_for(Duration how_long)
+    {
+        pass(engine, now, how_long, [this](const Output &out) { note(out); });
+    }
     void note(const Output &out)
     {
         for (const Message &m : out.messages) {
+            if (!hears) {
+                continue;
+            }
             if (m.proposal) {
                 evicts = true;
             } else if (m.type == Type::how_are_you || m.type == Type::heartbeat) {
@@ -114,7 +122,7 @@ struct Root {
         m.accused.push_back({1, 0, Grade::suspected, no_node});
         m.beat = heard;
         say(m, 3);
-        pass(engine, now, Duration::from_ms(1), [this](const Output &out) { note(out); });
+        pass_for(Duration::from_ms(1));
     }
 };
 
@@ -131,6 +139,28 @@ void what_the_network_has_kept_evicts_nobody(void **)
 void a_link_that_stays_bad_does(void **)
 {
     Root root;
+    for (int i = 0; i < 3; ++i) {
+        assert_false(root.evicts);
+        root.accuse(root.alive);
+    }
+    assert_true(root.evicts);
+}
+
+/// Its own connections come back first; those between the others do soon.
+void who_was_cut_off_itself_counts_nothing_yet(void **)
+{
+    Root root;
+    root.hears = false;
+    root.pass_for(Duration::from_s(3));
+    root.hears = true;
+    root.pass_for(Duration::from_ms(500)); // asked again, they answer
+    assert_true(root.engine.state() == State::member && !root.evicts);
+    for (int i = 0; i < 10; ++i) {
+        root.accuse(root.alive);
+    }
+    assert_int_equal(root.answers, 10);
+    assert_false(root.evicts);
+    root.pass_for(Duration::from_s(10));
     for (int i = 0; i < 3; ++i) {
         assert_false(root.evicts);
         root.accuse(root.alive);
@@ -188,6 +218,7 @@ int main()
         cmocka_unit_test(each_pair_and_direction_counts_for_itself),
         cmocka_unit_test(what_the_network_has_kept_evicts_nobody),
         cmocka_unit_test(a_link_that_stays_bad_does),
+        cmocka_unit_test(who_was_cut_off_itself_counts_nothing_yet),
         cmocka_unit_test(a_report_tells_the_last_answer),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
