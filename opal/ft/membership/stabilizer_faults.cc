@@ -317,13 +317,14 @@ void Stabilizer::on_refused(Time now, const Message &m, Output &out)
 void Stabilizer::count_refutation(Time now, NodeId accused, const Reporter &accuser,
                                   std::uint64_t answer, Output &out)
 {
-    if (acting_root() != self_.id || !view_->contains(accuser.id) || now < troubled_until_) {
+    const bool counts_all = config_.mutation == Mutation::old_accusations;
+    if (acting_root() != self_.id || !view_->contains(accuser.id) ||
+        (now < troubled_until_ && !counts_all)) {
         return;
     }
     // An accuser that begins anew is silent for as long as the detector and the probe take:
     // tenfold, on a machine that is busy.
-    const std::uint64_t heard =
-        config_.mutation == Mutation::old_accusations ? answer : accuser.heard;
+    const std::uint64_t heard = counts_all ? answer : accuser.heard;
     const Duration memory = (config_.heartbeat.suspicion.ceiling + config_.probe_timeout) * 10;
     if (!refutations_.counts(now, memory, accused, accuser.id, heard, answer)) {
         return;

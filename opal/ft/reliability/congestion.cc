@@ -218,8 +218,8 @@ void Congestion::shrink_as_cubic(base::Time now) noexcept
 
 void Congestion::grow_by_chance() noexcept
 {
-    // Quickly to where it was too much last time, or CUBIC lingered. From there carefully and by sums: jobs that all
-    // grow by a share never become equal.
+    // Quickly to where it was too much last time, or CUBIC lingered. From there carefully and by
+    // sums: jobs that all grow by a share never become equal.
     std::uint64_t step = window_ / 16;
     if (ceiling_ != 0 && window_ >= ceiling_ - ceiling_ / 8) {
         careful_ += careful_step;
