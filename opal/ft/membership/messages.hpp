@@ -106,11 +106,11 @@ struct Message {
     Epoch number = 0;           ///< attempt or view that the message is about
     NodeId coordinator = no_node;
     NodeId hint = no_node;
-    std::uint64_t beat =
-        0; ///< HEARTBEAT: its number; HOW_ARE_YOU, I_AM_WELL: the question's;
-           ///< NODE_FAILURE, ROOT_FAILURE: the last "alive" that the sender has had
-           ///< from the receiver, as its sequence; REFUSED: the attempt's; proposals: for how many
-           ///< us those whom it evicts have been doubted at least, 0: nobody may object
+    /// HEARTBEAT: its number; HOW_ARE_YOU, I_AM_WELL: the question's; NODE_FAILURE, ROOT_FAILURE:
+    /// the sequence of the receiver's "alive" that the sender has had last, 0 when the last one was
+    /// another's; REFUSED: the attempt's; proposals: for how many us those whom it evicts have been
+    /// doubted at least, 0: nobody may object.
+    std::uint64_t beat = 0;
     std::uint64_t echo = 0; ///< HEARTBEAT: the receiver's last heartbeat that the sender has
 
     std::shared_ptr<const Proposal> proposal;

@@ -308,7 +308,7 @@ class Stabilizer {
 
     std::vector<Suspect> suspects_; // sorted by id
     Refutations refutations_;
-    base::Time troubled_until_; // this node was cut off: of what was said meanwhile nothing counts
+    base::Time troubled_until_;   // no refutation counts before: this node was cut off itself
     NodeId refuted_by_ = no_node; // who told this node last that somebody lives whom it accused
     std::uint64_t refuted_by_message_ = 0; // with this one
     base::Time minority_deadline_ = base::Time::never();

@@ -22,4 +22,14 @@ void pass(Stabilizer &engine, base::Time &now, base::Duration how_long, F &&note
     now = end;
 }
 
+/// What a member that runs says to a heartbeat or a question.
+inline Message answer_to(const Message &m)
+{
+    Message answer;
+    answer.type = m.type == Type::heartbeat ? Type::heartbeat : Type::i_am_well;
+    answer.beat = m.beat;
+    answer.echo = m.beat;
+    return answer;
+}
+
 } // namespace ft::membership

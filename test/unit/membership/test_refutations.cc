@@ -91,11 +91,7 @@ struct Root {
             if (m.proposal) {
                 evicts = true;
             } else if (m.type == Type::how_are_you || m.type == Type::heartbeat) {
-                Message answer;
-                answer.type = m.type == Type::heartbeat ? Type::heartbeat : Type::i_am_well;
-                answer.beat = m.beat;
-                answer.echo = m.beat;
-                say(answer, m.to);
+                say(answer_to(m), m.to);
             } else if (m.type == Type::failure_det_ack && m.status == Status::alive) {
                 assert_int_equal(m.to, 3);
                 alive = m.sequence;

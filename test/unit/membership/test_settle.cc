@@ -43,11 +43,7 @@ struct Coordinator {
                 proposed = std::min(proposed, now);
             }
             if (heard && m.to == 1 && (m.type == Type::how_are_you || m.type == Type::heartbeat)) {
-                Message answer;
-                answer.type = m.type == Type::heartbeat ? Type::heartbeat : Type::i_am_well;
-                answer.beat = m.beat;
-                answer.echo = m.beat;
-                say(answer, 1);
+                say(answer_to(m), 1);
             }
         }
     }
