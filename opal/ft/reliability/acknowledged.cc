@@ -16,7 +16,7 @@ bool Sender::acknowledge_short(Vfrag &v, Run &run, base::Time now)
     }
     if (record.path != run.path) {
         settle(run, now);
-        Path &path = paths_[record.path];
+        Path &path = paths_.use(record.path);
         run = {.path = record.path,
                .windowed = path.congestion != nullptr ? &path : nullptr,
                .tx = record.tx,
@@ -45,7 +45,7 @@ void Sender::settle(Run &run, base::Time now)
     if (run.count == 0) {
         return;
     }
-    Path &path = paths_[run.path];
+    Path &path = paths_.use(run.path);
     path.in_flight -= run.bytes;
     path.fragments_acked += run.count;
     if (!path.any_acked || tx_diff(run.tx, path.largest_acked_tx) > 0) {
@@ -71,7 +71,7 @@ bool Sender::acknowledge_whole(Vfrag &v, base::Time now)
     }
     const FragmentRecord &first = v.fragments.front();
     const FragmentRecord &last = v.fragments.back();
-    Path &path = paths_[first.path];
+    Path &path = paths_.use(first.path);
     if (path.congestion != nullptr && path.congestion->round_ends_with(last.tx)) {
         return false; // what comes behind the end of a round is of the next one
     }
@@ -118,7 +118,7 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
             return;
         }
         const std::uint32_t bytes = v.bytes_of(index);
-        Path &path = paths_[record.path];
+        Path &path = paths_.use(record.path);
         if (record.state == FragmentState::in_flight) {
             if (path.congestion != nullptr) {
                 if (record.question != 0 && !first_came(record)) {
@@ -142,7 +142,7 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
                 paths_.on_acked_bytes(record.path, bytes, now);
             }
         } else {
-            ++counters_.acknowledged_late;
+            ++counters_.rare().acknowledged_late;
             v.lost_mask_ &= ~base::bit(index);
             if (v.lost_mask_ == 0) {
                 unlink_lost(v);

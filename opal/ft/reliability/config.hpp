@@ -1,6 +1,6 @@
 /// \file
-/// What can be tuned in the reliability engine, and what it counts. Plain data; the component that
-/// owns the parameters fills it.
+/// What can be tuned in the reliability engine. Plain data; the component that owns the parameters
+/// fills it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -61,48 +61,6 @@ struct Config {
 
     /// The name of the first field that is out of range, or nullptr when all is well.
     [[nodiscard]] const char *check() const noexcept;
-};
-
-/// Counters of one peer, or of a process when added up. Every one only grows.
-struct Counters {
-    std::uint64_t fragments_sent = 0; ///< transmissions with payload or order, first and repeated
-    std::uint64_t fragments_acknowledged = 0; ///< fragments, each once
-    std::uint64_t acknowledged_late =
-        0; ///< of those, the ones that had been declared lost and not sent again yet
-    std::uint64_t fragments_checksummed = 0; ///< payload checksums computed for sending
-    std::uint64_t bytes_sent = 0;            ///< payload bytes of fragments_sent
-    std::uint64_t bytes_acknowledged = 0;    ///< payload bytes, each once
-    std::uint64_t declared_lost = 0; ///< transmissions given up as lost (spurious ones included)
-    std::uint64_t retransmitted_timeout = 0;  ///< sent again since the ACK timer expired
-    std::uint64_t retransmitted_watchdog = 0; ///< sent again since local completion did not come
-    std::uint64_t retransmitted_gap = 0;      ///< sent again since the mask showed a gap
-    std::uint64_t retransmitted_tail = 0;     ///< sent again since the peer, asked, did not have it
-    std::uint64_t retransmitted_nack =
-        0; ///< sent again since the receiver said its payload was broken
-    std::uint64_t retransmitted_failover = 0; ///< sent again since their path went away
-    std::uint64_t retransmitted_spurious = 0; ///< of those, the ones that had arrived after all
-    std::uint64_t spurious_timeouts = 0;      ///< ACK timers found to have expired too early
-    std::uint64_t acks_sent = 0;              ///< ack fragments
-    std::uint64_t questions_sent = 0;     ///< of those, the ones that ask the peer what has come
-    std::uint64_t acks_received = 0;      ///< ack fragments
-    std::uint64_t acks_piggybacked = 0;   ///< fragments that took an acknowledgement due along
-    std::uint64_t fragments_received = 0; ///< accepted, each once
-    std::uint64_t bytes_received = 0;     ///< payload bytes accepted
-    std::uint64_t duplicates = 0;         ///< fragments dropped since they were there already
-    std::uint64_t corrupt_header = 0;     ///< dropped: header checksum
-    std::uint64_t corrupt_payload = 0;    ///< dropped and asked for again: payload checksum
-    std::uint64_t malformed = 0;          ///< dropped: truncated, impossible or contradictory
-    std::uint64_t outside_window = 0;     ///< dropped: too far ahead, or no room to keep it
-    std::uint64_t early = 0;              ///< kept for their turn in the delivery order
-    std::uint64_t path_suspect = 0;       ///< transitions to suspect
-    std::uint64_t path_down = 0;          ///< transitions to down or gone (failovers)
-    std::uint64_t path_up = 0;            ///< returns to up from down
-    std::uint64_t probes_sent = 0;        ///< probes of paths
-    std::uint64_t probes_answered = 0;    ///< of the peer's
-    std::uint64_t vfrags_completed = 0;   ///< VFRAGs acknowledged whole
-    std::uint64_t vfrags_failed = 0;      ///< VFRAGs given back because the peer is unreachable
-
-    Counters &operator+=(const Counters &other) noexcept;
 };
 
 } // namespace ft::reliability

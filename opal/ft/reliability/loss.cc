@@ -10,8 +10,6 @@ namespace ft::reliability {
 
 namespace {
 
-constexpr std::uint32_t max_reorder_threshold = 64;
-
 std::uint32_t stamp_of(base::Time now)
 {
     return static_cast<std::uint32_t>(now.ns() >> stamp_shift);
@@ -33,7 +31,7 @@ void Sender::mark_lost(Vfrag &v, unsigned index, LossReason reason)
 {
     FragmentRecord &record = v.fragments[index];
     FT_ASSERT(record.state == FragmentState::in_flight);
-    Path &path = paths_[record.path];
+    Path &path = paths_.use(record.path);
     paths_.take_off(record.path, v.bytes_of(index));
     if (path.congestion != nullptr) {
         // Where a queue stands a first timeout asks, and its answer tells whether anything was lost
@@ -49,7 +47,7 @@ void Sender::mark_lost(Vfrag &v, unsigned index, LossReason reason)
                                      record.tx);
         }
     }
-    ++counters_.declared_lost;
+    ++counters_.rare().declared_lost;
     v.untouched_ = false;
     record.state = FragmentState::lost;
     record.reason = reason;
@@ -421,16 +419,13 @@ std::int32_t Sender::on_spurious(std::uint32_t told)
         return 0;
     }
     spurious_seen_ = told;
-    counters_.retransmitted_spurious += static_cast<std::uint32_t>(more);
-    const auto gaps = static_cast<std::uint32_t>(counters_.retransmitted_gap);
+    counters_.rare().retransmitted_spurious += static_cast<std::uint32_t>(more);
+    const auto gaps = static_cast<std::uint32_t>(counters_.rare().retransmitted_gap);
     if (gaps == gaps_at_spurious_) {
         return more; // a timer was wrong, not the reordering threshold
     }
     gaps_at_spurious_ = gaps;
-    for (PathId id = 0; id < paths_.size(); ++id) {
-        paths_[id].reorder_threshold =
-            std::min(paths_[id].reorder_threshold * 2, max_reorder_threshold);
-    }
+    paths_.tolerate_more_reordering();
     return more;
 }
 

@@ -114,16 +114,7 @@ PathId PathSet::add(const PathInfo &info)
     if (paths_.size() == max_paths) {
         return no_path;
     }
-    std::unique_ptr<Congestion> congestion =
-        info.unreliable ? std::make_unique<Congestion>(config_.congestion, config_.absence)
-                        : nullptr;
-    Path &path = paths_.emplace_back();
-    path.info = info;
-    path.congestion = std::move(congestion);
-    path.bandwidth = info.bandwidth;
-    path.reorder_threshold = info.keeps_order ? 1 : config_.reorder_threshold;
-    path.rate_start = base::Time::never();
-    path.next_probe = base::Time::never();
+    paths_.add(info);
     any_unreliable_ = any_unreliable_ || info.unreliable;
     any_trusted_ = any_trusted_ || !info.acknowledged;
     return static_cast<PathId>(paths_.size() - 1);
@@ -134,9 +125,9 @@ void PathSet::keep_pace(base::Time now) noexcept
     if (!any_unreliable_) {
         return;
     }
-    for (Path &path : paths_) {
+    paths_.each_used([now](PathId, Path &path) {
         path.pausing = path.congestion != nullptr && path.congestion->pausing(now);
-    }
+    });
 }
 
 bool PathSet::far_ahead(const Path &path, std::uint64_t bytes) const noexcept
@@ -255,15 +246,20 @@ bool PathSet::other_carries(PathId except) const noexcept
 
 bool PathSet::none_in_doubt() const noexcept
 {
-    return std::all_of(paths_.begin(), paths_.end(), [](const Path &path) {
-        return path.state == PathState::up || path.state == PathState::gone;
-    });
+    bool none = true;
+    for (const Path &path : paths_) {
+        none = none && (path.state == PathState::up || path.state == PathState::gone);
+    }
+    return none;
 }
 
 bool PathSet::all_gone() const noexcept
 {
-    return std::all_of(paths_.begin(), paths_.end(),
-                       [](const Path &path) { return path.state == PathState::gone; });
+    bool all = true;
+    for (const Path &path : paths_) {
+        all = all && path.state == PathState::gone;
+    }
+    return all;
 }
 
 std::uint32_t PathSet::fragment_limit(std::uint32_t wanted) const noexcept
@@ -291,7 +287,7 @@ base::Duration PathSet::hold_down(const Path &path) const noexcept
 
 void PathSet::change(PathId id, PathState to, base::Time now)
 {
-    Path &path = paths_[id];
+    Path &path = paths_.use(id);
     const PathState from = path.state;
     if (from == to) {
         return;
@@ -301,7 +297,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
     const bool was_usable = from == PathState::up || from == PathState::suspect;
     switch (to) {
     case PathState::suspect:
-        ++counters->path_suspect;
+        ++counters->rare().path_suspect;
         doubted_at_ = now;
         path.rate_drained = true; // what runs on over a silence is no rate
         path.probe_due = true;
@@ -328,7 +324,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
         path.probe_in_flight = false;
         path.next_probe = base::Time::never();
         if (from != PathState::suspect) {
-            ++counters->path_up;
+            ++counters->rare().path_up;
             ++path.returns;
             expect_anew(path);
         }
@@ -340,7 +336,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
         break;
     }
     if ((to == PathState::down || to == PathState::gone) && was_usable) {
-        ++counters->path_down;
+        ++counters->rare().path_down;
         ++path.failovers;
         saturating_increment(path.flaps); // a connection that is reset again and again flaps, too
     }
@@ -348,7 +344,7 @@ void PathSet::change(PathId id, PathState to, base::Time now)
 
 void PathSet::on_timeout(PathId id, base::Time now, base::Time sent)
 {
-    Path &path = paths_[id];
+    Path &path = paths_.use(id);
     // What was sent together times out together, and is answered for once: if the path has become
     // slow, all of it is late by the same queue. From one strike to the next it gets a timeout,
     // doubled each time, as its answers may take so many times longer than they did.
@@ -394,7 +390,7 @@ void PathSet::on_unanswered(PathId id, base::Time now)
 
 void PathSet::on_spurious_timeout(PathId id, base::Duration round_trip, base::Time now)
 {
-    ++counters->spurious_timeouts;
+    ++counters->rare().spurious_timeouts;
     // RFC 4015 widens SRTT and RTTVAR. Here thousands of samples a second would have forgotten that
     // before the peer is late again, so it is kept by itself, and forgotten by time.
     const base::Duration taught = std::min(round_trip * 3 / 2, config_.rto_min * most_allowance);
@@ -421,9 +417,9 @@ void PathSet::on_error(PathId id, base::Time now)
     seek(now);
 }
 
-void PathSet::begin_load(PathId id, base::Time now) noexcept
+void PathSet::begin_load(PathId id, base::Time now)
 {
-    Path &path = paths_[id];
+    Path &path = paths_.use(id);
     if (path.rate_start.is_never()) {
         path.rate_start = now;
         path.rate_bytes = 0;
@@ -442,7 +438,7 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
     // What is acknowledged at one moment came in some time before it: an interval runs from one
     // such moment, exclusive, or from the sending that began the load, to another, inclusive, and
     // is closed when the next one comes.
-    Path &path = paths_[id];
+    Path &path = paths_.use(id);
     if (now != path.rate_last) {
         const base::Duration elapsed = path.rate_last - path.rate_start;
         const std::uint64_t enough = std::uint64_t{measured_fragments} *
@@ -476,11 +472,11 @@ void PathSet::measure(PathId id, std::uint64_t bytes, base::Time now)
                         std::clamp(2 * way, 1.0, static_cast<double>(loaded_bytes));
 }
 
-void PathSet::ran_dry(PathId id, base::Time now) noexcept
+void PathSet::ran_dry(PathId id, base::Time now)
 {
     // What was carried in half of the time that a path may be ahead may be twice as much, whether
     // that is enough to be measured by or not.
-    Path &path = paths_[id];
+    Path &path = paths_.use(id);
     const auto took = static_cast<std::uint16_t>((now.ns() >> fill_shift) - path.filled_at);
     if (took <= (most_ahead / 2).ns() >> fill_shift && path.trust < most_trust) {
         ++path.trust;
@@ -488,18 +484,20 @@ void PathSet::ran_dry(PathId id, base::Time now) noexcept
     path.filled = false;
 }
 
-void PathSet::explore(PathId measured, base::Time now) noexcept
+void PathSet::explore(PathId measured, base::Time now)
 {
     // Whoever is believed slow gets nothing, and who gets nothing is not measured: the first path
     // to be measured would keep all the load. An eighth of the best is enough to be loaded where
     // much is sent, and costs little where the path is slow indeed. Where little is, twice as much
     // is looked at each time.
     const double best = paths_[measured].bandwidth;
-    for (Path &path : paths_) {
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        const Path &seen = paths_[id];
         const base::Duration interval =
-            path.looked_at ? explore_interval : explore_interval * (std::int64_t{1} << path.looks);
-        if (path.state == PathState::up && path.in_flight < loaded_bytes && path.bandwidth < best &&
-            now - path.rate_at >= interval) {
+            seen.looked_at ? explore_interval : explore_interval * (std::int64_t{1} << seen.looks);
+        if (seen.state == PathState::up && seen.in_flight < loaded_bytes && seen.bandwidth < best &&
+            now - seen.rate_at >= interval) {
+            Path &path = paths_.use(id);
             path.rate_at = now;
             path.looked_at = true;
             path.bandwidth = std::min(best, std::max(2 * path.bandwidth, best / 8));
@@ -509,7 +507,7 @@ void PathSet::explore(PathId measured, base::Time now) noexcept
 
 void PathSet::revive(PathId id, base::Time now)
 {
-    Path &path = paths_[id];
+    Path &path = paths_.use(id);
     if (path.state != PathState::gone) {
         return;
     }
@@ -533,7 +531,7 @@ void PathSet::revive(PathId id, base::Time now)
 
 void PathSet::release(PathId id, base::Time sent_at) noexcept
 {
-    Path &path = paths_[id];
+    Path &path = paths_.use(id); // it was when it took the descriptor
     if (sent_at >= path.revived_at && path.held > 0) {
         --path.held;
     }
@@ -547,10 +545,10 @@ void PathSet::on_time(base::Time now)
         allowance_ = allowance_ > config_.rto_min ? allowance_ / 2 : base::Duration{};
     }
     for (PathId id = 0; id < paths_.size(); ++id) {
-        Path &path = paths_[id];
-        if (now < path.next_probe) {
+        if (now < paths_[id].next_probe) {
             continue;
         }
+        Path &path = paths_.use(id);
         if (path.probe_in_flight && !path.looked && now - path.next_probe > away()) {
             path.looked = true;
             path.next_probe = now + away();

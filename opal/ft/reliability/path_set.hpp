@@ -1,95 +1,17 @@
 /// \file
-/// The paths to one peer: their states, measurements and counters, and the choice of one for the
-/// next fragment. PROTOCOL.md, "Paths".
+/// The paths to one peer: what becomes of their states, and the choice of one for the next
+/// fragment. PROTOCOL.md, "Paths".
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "opal/ft/base/time.hpp"
 #include "opal/ft/reliability/config.hpp"
-#include "opal/ft/reliability/congestion.hpp"
-#include "opal/ft/reliability/rtt.hpp"
+#include "opal/ft/reliability/counters.hpp"
+#include "opal/ft/reliability/path_table.hpp"
 
 namespace ft::reliability {
-
-using PathId = std::uint8_t;
-inline constexpr PathId no_path = 0xff;
-
-enum class PathState : std::uint8_t { up, suspect, down, probing, gone };
-[[nodiscard]] const char *to_string(PathState state) noexcept;
-
-inline void saturating_increment(std::uint8_t &value) noexcept
-{
-    value = static_cast<std::uint8_t>(value + (value != 0xff ? 1 : 0));
-}
-
-/// What the layer above knows of a path when it adds it.
-struct PathInfo {
-    double bandwidth = 0.1;   ///< bytes per ns, first guess, > 0
-    base::Duration latency{}; ///< one way, first guess
-    std::uint32_t max_fragment_bytes =
-        0;                        ///< payload limit of the transport with all headers taken off
-    bool checksum_payload = true; ///< CRC32C over payloads on this path
-    bool unreliable = false;      ///< loses what is too much for it: has a congestion window
-    bool keeps_order = false;     ///< nothing overtakes: a single later fragment proves a loss
-    bool acknowledged = true;     ///< false: what its BTL is done with is taken for arrived, and
-                                  ///< what comes over it is not acknowledged
-};
-
-/// One way to a peer. Fields are written by PathSet and Sender; the layer above reads them for
-/// statistics.
-struct Path {
-    PathInfo info;
-    PathState state = PathState::up;
-    bool blocked = false; ///< its BTL had no room; until unblocked
-    bool probe_due = false;
-    std::uint8_t timeouts = 0; ///< consecutive, without an acknowledgement over this path
-    std::uint8_t strikes = 0;  ///< those of them during which another path answered
-    std::uint8_t confirms = 0; ///< probe replies in a row while probing
-    std::uint8_t flaps = 0;    ///< times it was taken out, saturating; sets the hold-down
-    bool probe_in_flight = false;
-    bool looked = false;          ///< the answer to its probe was looked for once more
-    bool any_acked = false;       ///< largest_acked_tx means something
-    bool any_echo = false;        ///< largest_acked_stamp means something
-    bool pausing = false;         ///< keeps its pace
-    bool rate_drained : 1 = true; ///< less than what counts as a load was left at rate_last
-    std::uint8_t looks : 2 = 0;   ///< looks in a row that showed nothing new
-    bool measured : 1 = false;    ///< `bandwidth` is, and not what its transport says of itself
-    bool filled : 1 = false;      ///< was given as much as it may have
-    std::uint8_t trust : 5 = 0;   ///< doublings of what it is given before it is measured
-    bool looked_at : 1 = false;   ///< `bandwidth` was raised to see what it carries
-    std::uint16_t filled_at = 0;  ///< when, in units of fill_shift, wraps after a minute
-    std::uint32_t next_tx = 0;
-    std::uint32_t probe_nonce = 0;    ///< of the newest probe: when it was sent, in stamps
-    std::uint32_t answered_nonce = 0; ///< newest one answered, or no longer of interest
-    std::uint32_t probe_trip = 0;     ///< round trip of a probe, in stamps; forgotten by halves
-    std::uint32_t largest_acked_tx = 0;
-    std::uint32_t largest_acked_stamp = 0;
-    std::uint32_t reorder_threshold = 3;
-    std::uint32_t held = 0;      ///< fragments with the BTL, not locally complete
-    base::Time revived_at{};     ///< what was held before belongs to the transport that failed
-    std::uint64_t in_flight = 0; ///< payload bytes in flight
-    std::unique_ptr<Congestion> congestion; ///< of an unreliable path; others have none
-    RttEstimator rtt;                       ///< round trips
-    base::Time sampled_at{};                ///< when the newest of them was measured
-    RttEstimator completion;                ///< local completions
-    double bandwidth = 0.1;                 ///< as believed, bytes per ns
-    base::Time rate_start{};      ///< start of what is being measured, moved on by idle times
-    base::Time rate_last{};       ///< ... and its end so far
-    std::uint64_t rate_bytes = 0; ///< acknowledged in it
-    base::Time rate_at{};         ///< newest measurement, or look at another's
-    base::Time next_probe{};
-    base::Time down_since{};
-    base::Time last_ack{};     ///< last sign of life over this path
-    base::Time last_timeout{}; ///< newest of `timeouts`
-    std::uint64_t fragments_sent = 0;
-    std::uint64_t bytes_sent = 0;
-    std::uint64_t fragments_acked = 0;
-    std::uint32_t failovers = 0;
-    std::uint32_t returns = 0;
-};
 
 /// A state change, told to the layer above once each.
 struct PathEvent {
@@ -101,15 +23,16 @@ struct PathEvent {
 /// Not synchronised; deterministic.
 class PathSet {
   public:
-    explicit PathSet(const Config &config) noexcept : config_(config) {}
+    explicit PathSet(const Config &config) noexcept : config_(config), paths_(config) {}
 
     /// How many are going to be added, so that no memory is taken for more.
-    void expect(std::size_t paths) { paths_.reserve(std::min<std::size_t>(paths, max_paths)); }
+    void expect(std::size_t paths) { paths_.expect(paths); }
     /// \return the new path's number, or no_path when there are max_paths already.
     PathId add(const PathInfo &info);
     [[nodiscard]] std::size_t size() const noexcept { return paths_.size(); }
-    [[nodiscard]] Path &operator[](PathId id) noexcept { return paths_[id]; }
     [[nodiscard]] const Path &operator[](PathId id) const noexcept { return paths_[id]; }
+    /// To be changed: from now on it is a path that was used (PathTable).
+    [[nodiscard]] Path &use(PathId id) { return paths_.use(id); }
 
     /// The path that would deliver `bytes` earliest: up ones first, else those that answer probes
     /// while their hold-down runs, else suspect ones, else any that is not gone; never a blocked or
@@ -122,7 +45,7 @@ class PathSet {
             return pick_of_several(bytes, avoid, urgent);
         }
         // The common case needs no comparison.
-        const Path &only = paths_.front();
+        const Path &only = paths_[0];
         return only.state == PathState::gone || !has_room(only, bytes, urgent) ? no_path
                                                                                : PathId{0};
     }
@@ -174,7 +97,7 @@ class PathSet {
     /// An acknowledgement of something sent over this path.
     void on_alive(PathId id, base::Time now)
     {
-        Path &path = paths_[id];
+        Path &path = paths_.use(id);
         path.timeouts = 0;
         path.strikes = 0;
         path.last_ack = now;
@@ -190,22 +113,23 @@ class PathSet {
     {
         return paths_.size() != 1 && far_ahead(paths_[id], bytes * 2);
     }
-    void note_filled(PathId id, base::Time now) noexcept
+    void note_filled(PathId id, base::Time now)
     {
-        paths_[id].filled = true;
-        paths_[id].filled_at = static_cast<std::uint16_t>(now.ns() >> fill_shift);
+        Path &path = paths_.use(id);
+        path.filled = true;
+        path.filled_at = static_cast<std::uint16_t>(now.ns() >> fill_shift);
     }
     /// For the bandwidth estimate; the path's `in_flight` has what was sent already.
-    void on_sent_bytes(PathId id, base::Time now) noexcept
+    void on_sent_bytes(PathId id, base::Time now)
     {
         if (const Path &path = paths_[id]; path.in_flight >= loaded_bytes && path.rate_drained) {
             begin_load(id, now);
         }
     }
     /// These are not in flight any more, but nothing is told by that of what the path carries.
-    void take_off(PathId id, std::uint64_t bytes) noexcept
+    void take_off(PathId id, std::uint64_t bytes)
     {
-        Path &path = paths_[id];
+        Path &path = paths_.use(id);
         path.in_flight -= bytes;
         path.rate_drained = path.rate_drained || path.in_flight == 0;
     }
@@ -219,6 +143,13 @@ class PathSet {
         if (path.filled && path.in_flight < loaded_bytes) {
             ran_dry(id, now);
         }
+    }
+    /// Something was sent again needlessly, as a fragment was overtaken on one of those in use.
+    void tolerate_more_reordering() noexcept
+    {
+        paths_.each_used([](PathId, Path &path) {
+            path.reorder_threshold = std::min(path.reorder_threshold * 2, 64U);
+        });
     }
     void revive(PathId id, base::Time now); ///< a gone path has a fresh transport: probing
 
@@ -235,6 +166,11 @@ class PathSet {
     void on_time(base::Time now);
     /// No path that is not up is probed any more.
     void rest() noexcept;
+    /// The BTLs may have room again.
+    void unblock() noexcept
+    {
+        paths_.each_used([](PathId, Path &path) { path.blocked = false; });
+    }
     /// They are again, from now on.
     void stop_resting(base::Time now) noexcept;
     /// When the newest doubt about a path came up: it was taken for suspect, or replaced.
@@ -253,16 +189,11 @@ class PathSet {
     /// Memory that it has allocated beside itself.
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
     {
-        std::size_t bytes =
-            paths_.capacity() * sizeof(Path) + events.capacity() * sizeof(PathEvent);
-        for (const Path &path : paths_) {
-            bytes += path.congestion != nullptr ? sizeof(Congestion) : 0;
-        }
-        return bytes;
+        return paths_.allocated_bytes() + events.capacity() * sizeof(PathEvent);
     }
     /// State changes not yet told; the caller empties it.
     std::vector<PathEvent> events;
-    Counters *counters = nullptr; ///< where transitions are counted; set by Peer
+    PeerCounters *counters = nullptr; ///< where transitions are counted; set by Peer
 
   private:
     /// True if a path other than `except` is up, or suspect without as many strikes as cost a path:
@@ -291,11 +222,11 @@ class PathSet {
     void seek(base::Time now) noexcept;
     /// One that was not up carried something.
     void come_alive(PathId id, base::Time now);
-    void begin_load(PathId id, base::Time now) noexcept;
+    void begin_load(PathId id, base::Time now);
     void measure(PathId id, std::uint64_t bytes, base::Time now);
-    void ran_dry(PathId id, base::Time now) noexcept;
+    void ran_dry(PathId id, base::Time now);
     /// Gives paths that have not been measured for a while a share that gets them measured.
-    void explore(PathId measured, base::Time now) noexcept;
+    void explore(PathId measured, base::Time now);
     [[nodiscard]] base::Duration hold_down(const Path &path) const noexcept;
     /// When its newest probe was sent.
     [[nodiscard]] static base::Time probe_sent(const Path &path, base::Time now) noexcept;
@@ -303,7 +234,7 @@ class PathSet {
     [[nodiscard]] static base::Duration probe_patience(const Path &path) noexcept;
 
     const Config &config_;
-    std::vector<Path> paths_;
+    PathTable paths_;
     bool any_unreliable_ = false;
     bool any_trusted_ = false;
     base::Time last_alive_{}; ///< newest sign of life over any path

@@ -31,7 +31,7 @@ PathId Peer::add_path(const PathInfo &info, base::Time /*now*/)
 void Peer::start_at(std::uint32_t sequence, std::uint32_t order, std::uint32_t tx) noexcept
 {
     for (PathId id = 0; id < paths_.size(); ++id) {
-        paths_[id].next_tx = tx & tx_mask;
+        paths_.use(id).next_tx = tx & tx_mask;
     }
     sender_.start_at(sequence, order);
     receiver_.start_at(sequence, order);
@@ -186,7 +186,7 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         const Reply &reply = replies_.front();
         t.what = Transmit::What::probe_reply;
         t.nonce = reply.nonce;
-        t.path = paths_.pick_control(reply.path, counters_.probes_answered);
+        t.path = paths_.pick_control(reply.path, counters_.rare().probes_answered);
         if (t.path != no_path) {
             t.header.kind = Kind::probe_reply;
             t.header.sequence = reply.nonce;
@@ -273,7 +273,7 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
     lane_ = false;
     switch (t.what) {
     case Transmit::What::fragment:
-        if (Path &path = paths_[t.path]; path.congestion != nullptr) {
+        if (Path &path = paths_.use(t.path); path.congestion != nullptr) {
             path.congestion->on_sent(t.header.payload_bytes, t.header.tx,
                                      t.header.has(flag_ack_wanted), now);
         }
@@ -288,7 +288,7 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
     case Transmit::What::ack:
         ++counters_.acks_sent;
         if (t.header.has(flag_ack_wanted)) {
-            ++counters_.questions_sent;
+            ++counters_.rare().questions_sent;
             sender_.question_sent();
         }
         receiver_.acknowledged(true);
@@ -300,7 +300,7 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
     case Transmit::What::probe_reply:
         FT_ASSERT(!replies_.empty());
         replies_.erase(replies_.begin());
-        ++counters_.probes_answered;
+        ++counters_.rare().probes_answered;
         break;
     }
 }
@@ -328,7 +328,7 @@ void Peer::sent_run(const Transmit &t, unsigned count, base::Time now)
     }
     lane_ = false;
     const Vfrag &v = *t.choice.vfrag;
-    paths_[t.path].congestion->on_sent_run(
+    paths_.use(t.path).congestion->on_sent_run(
         count, v.fragment_bytes, v.bytes_of(t.choice.index + count - 1), t.header.tx, now);
     sender_.sent_run(t.choice, count, t.header.timestamp, now);
     counters_.fragments_checksummed += t.header.has(flag_payload_checksummed) ? count : 0;
@@ -338,14 +338,12 @@ void Peer::sent_run(const Transmit &t, unsigned count, base::Time now)
 void Peer::blocked(PathId path) noexcept
 {
     lane_ = false;
-    paths_[path].blocked = true;
+    paths_.use(path).blocked = true;
 }
 
 void Peer::unblock() noexcept
 {
-    for (PathId id = 0; id < paths_.size(); ++id) {
-        paths_[id].blocked = false;
-    }
+    paths_.unblock();
 }
 
 void Peer::locally_complete(Vfrag &vfrag, unsigned index, PathId path, base::Time sent_at,
@@ -374,7 +372,7 @@ void Peer::heard(const FragHeader &h, PathId arrival, base::Time now)
 Verdict Peer::on_fragment(const FragHeader &h, PathId arrival, base::Time now)
 {
     if (unreachable_ || (h.kind != Kind::ordered && h.kind != Kind::data)) {
-        ++counters_.outside_window;
+        ++counters_.rare().outside_window;
         return Verdict::refused;
     }
     heard(h, arrival, now);
@@ -398,10 +396,10 @@ void Peer::on_control(const FragHeader &h, std::span<const std::byte> fragment, 
         const auto payload = payload_of(h, fragment);
         AckBody body;
         if (!h.has(flag_payload_checksummed) || !payload_is_whole(h, payload)) {
-            ++counters_.corrupt_payload;
+            ++counters_.rare().corrupt_payload;
             sender_.on_ack(h, nullptr, now); // the header was checked by itself
         } else if (!parse_ack(payload, body)) {
-            ++counters_.malformed;
+            ++counters_.rare().malformed;
         } else {
             sender_.on_ack(h, &body, now);
         }
@@ -417,12 +415,12 @@ void Peer::on_control(const FragHeader &h, std::span<const std::byte> fragment, 
         if (h.path < paths_.size()) {
             paths_.on_probe_reply(h.path, h.sequence, now);
         } else {
-            ++counters_.malformed;
+            ++counters_.rare().malformed;
         }
         break;
     case Kind::ordered:
     case Kind::data:
-        ++counters_.malformed;
+        ++counters_.rare().malformed;
         break;
     }
     follow_transitions(now);

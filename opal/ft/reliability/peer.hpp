@@ -336,10 +336,17 @@ class Peer {
     [[nodiscard]] std::size_t allocated_bytes() const noexcept
     {
         return paths_.allocated_bytes() + sender_.allocated_bytes() + receiver_.allocated_bytes() +
-               replies_.capacity() * sizeof(Reply) + (put_off_ == nullptr ? 0 : sizeof(Rare));
+               counters_.allocated_bytes() + replies_.capacity() * sizeof(Reply) +
+               (put_off_ == nullptr ? 0 : sizeof(Rare));
     }
-    [[nodiscard]] const Counters &counters() const noexcept { return counters_; }
-    [[nodiscard]] Counters &counters() noexcept { return counters_; }
+    [[nodiscard]] Counters counters() const noexcept { return counters_.all(); }
+    /// Of those, what was sent or accepted so far.
+    [[nodiscard]] std::uint64_t fragments_moved() const noexcept
+    {
+        return counters_.fragments_sent + counters_.fragments_received;
+    }
+    /// To count what the layer above drops.
+    [[nodiscard]] RareCounters &drops() noexcept { return counters_.rare(); }
     [[nodiscard]] const PathSet &paths() const noexcept { return paths_; }
     [[nodiscard]] const Sender &sender() const noexcept { return sender_; }
     [[nodiscard]] const Receiver &receiver() const noexcept { return receiver_; }
@@ -462,7 +469,7 @@ class Peer {
     [[gnu::always_inline]] base::Time sent_express(Vfrag &v, PathId path, std::uint32_t stamp,
                                                    base::Time now)
     {
-        Path &way = paths_[path];
+        Path &way = paths_.use(path);
         if (!way.info.acknowledged) {
             sender_.submit_trusted(v.length, path);
             return base::Time::never();
@@ -497,7 +504,7 @@ class Peer {
 
     const Config &config_;
     Name self_;
-    Counters counters_;
+    PeerCounters counters_;
     PathSet paths_;
     Sender sender_;
     Receiver receiver_;

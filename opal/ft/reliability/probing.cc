@@ -30,7 +30,7 @@ std::uint32_t PathSet::nonce_at(base::Time now) noexcept
 
 void PathSet::on_probe_sent(PathId id, std::uint32_t nonce, base::Time now)
 {
-    Path &path = paths_[id];
+    Path &path = paths_.use(id);
     path.probe_due = false;
     path.probe_in_flight = true;
     path.looked = false;
@@ -47,7 +47,7 @@ void PathSet::on_probe_sent(PathId id, std::uint32_t nonce, base::Time now)
     }
     const bool at_leisure = path.state == PathState::down && other_ready(id);
     path.next_probe = now + (at_leisure ? std::max(wait, config_.probe_interval) : wait);
-    ++counters->probes_sent;
+    ++counters->rare().probes_sent;
 }
 
 base::Time PathSet::probe_sent(const Path &path, base::Time now) noexcept
@@ -63,10 +63,11 @@ base::Duration PathSet::probe_patience(const Path &path) noexcept
 
 void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
 {
-    Path &path = paths_[id];
-    if (serial_diff(nonce, path.answered_nonce) <= 0 || serial_diff(nonce, path.probe_nonce) > 0) {
+    if (serial_diff(nonce, paths_[id].answered_nonce) <= 0 ||
+        serial_diff(nonce, paths_[id].probe_nonce) > 0) {
         return; // for the second time, or of a probe from before it went down
     }
+    Path &path = paths_.use(id);
     path.answered_nonce = nonce;
     path.probe_trip = std::max(nonce_at(now) - nonce, path.probe_trip / 2);
     if (nonce == path.probe_nonce) {
@@ -107,34 +108,32 @@ void PathSet::seek(base::Time now) noexcept
     if (other_ready(no_path)) {
         return;
     }
-    for (PathId id = 0; id < paths_.size(); ++id) {
-        Path &path = paths_[id];
+    paths_.each_used([this, now](PathId id, Path &path) {
         if (path.state == PathState::down) {
             path.probe_due = true;
             path.next_probe = now + rto(id);
         }
-    }
+    });
 }
 
 void PathSet::rest() noexcept
 {
-    for (Path &path : paths_) {
+    paths_.each_used([](PathId, Path &path) {
         path.probe_due = false;
         path.probe_in_flight = false;
         path.next_probe = base::Time::never();
-    }
+    });
 }
 
 void PathSet::stop_resting(base::Time now) noexcept
 {
-    for (PathId id = 0; id < paths_.size(); ++id) {
-        Path &path = paths_[id];
+    paths_.each_used([this, now](PathId id, Path &path) {
         if (path.state != PathState::up && path.state != PathState::gone &&
             path.next_probe.is_never()) {
             path.probe_due = true;
             path.next_probe = now + rto(id);
         }
-    }
+    });
 }
 
 } // namespace ft::reliability

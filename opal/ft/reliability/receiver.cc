@@ -42,14 +42,14 @@ Verdict Receiver::classify(const FragHeader &h)
 {
     const std::int32_t ahead = serial_diff(h.sequence, cumulative_);
     if (ahead >= static_cast<std::int32_t>(max_window)) {
-        ++counters_.outside_window;
+        ++counters_.rare().outside_window;
         return Verdict::refused;
     }
     bool there = ahead < 0;
     if (!there && !open_.empty() && ahead < static_cast<std::int32_t>(open_.size())) {
         const Open &open = *find(h.sequence);
         if (open.count != 0 && open.count != h.count) {
-            ++counters_.malformed;
+            ++counters_.rare().malformed;
             return Verdict::refused;
         }
         there = (open.received >> h.index & 1U) != 0;
@@ -58,7 +58,7 @@ Verdict Receiver::classify(const FragHeader &h)
         return Verdict::fresh;
     }
     if (there) {
-        ++counters_.duplicates;
+        ++counters_.rare().duplicates;
         if (h.has(flag_retransmission)) {
             ++spurious_;
         }
@@ -70,13 +70,14 @@ Verdict Receiver::classify(const FragHeader &h)
     if (h.kind == Kind::ordered && !config_.disable_order) {
         const std::int32_t turn = serial_diff(h.order, next_order_);
         if (turn < 0 || turn >= static_cast<std::int32_t>(max_window)) {
-            ++counters_.malformed; // a new VFRAG with an old order, or one that no window allows
+            ++counters_.rare()
+                  .malformed; // a new VFRAG with an old order, or one that no window allows
             return Verdict::refused;
         }
         if (turn > 0) {
             const std::size_t bytes = header_bytes + h.upper_bytes + h.payload_bytes;
             if (held_bytes_ + bytes > config_.reorder_bytes && !is_trusted(arrival_)) {
-                ++counters_.outside_window; // no room: it will come again
+                ++counters_.rare().outside_window; // no room: it will come again
                 return Verdict::refused;
             }
             return Verdict::early;
@@ -149,7 +150,7 @@ void Receiver::accept(const FragHeader &h, base::Time now)
 void Receiver::hold(const FragHeader &h, std::span<const std::byte> fragment, base::Time now)
 {
     FT_ASSERT(serial_diff(h.order, next_order_) > 0);
-    ++counters_.early;
+    ++counters_.rare().early;
     const std::size_t bytes = header_bytes + h.upper_bytes + h.payload_bytes;
     const auto whole = fragment.first(bytes);
     if (early_ == nullptr) {
@@ -158,7 +159,7 @@ void Receiver::hold(const FragHeader &h, std::span<const std::byte> fragment, ba
     const bool inserted =
         early_->try_emplace(h.order, std::vector<std::byte>(whole.begin(), whole.end())).second;
     if (!inserted) {
-        ++counters_.malformed; // two VFRAGs claim one place in the order
+        ++counters_.rare().malformed; // two VFRAGs claim one place in the order
         return;
     }
     held_bytes_ += bytes;
@@ -183,7 +184,7 @@ bool Receiver::next_ready(std::vector<std::byte> &fragment)
 
 void Receiver::reject_payload(const FragHeader &h)
 {
-    ++counters_.corrupt_payload;
+    ++counters_.rare().corrupt_payload;
     const std::int32_t ahead = serial_diff(h.sequence, cumulative_);
     FT_ASSERT(ahead >= 0 || config_.disable_duplicate);
     ack_now_ = true;

@@ -27,7 +27,7 @@ enum class Verdict : std::uint8_t {
 /// Not synchronised; deterministic. Owned by Peer, which is the interface to use.
 class Receiver {
   public:
-    Receiver(const Config &config, Counters &counters) noexcept
+    Receiver(const Config &config, PeerCounters &counters) noexcept
         : config_(config), counters_(counters)
     {
     }
@@ -238,7 +238,7 @@ class Receiver {
     void forget_broken() noexcept;
 
     const Config &config_;
-    Counters &counters_;
+    PeerCounters &counters_;
     std::vector<Open>
         open_; ///< ring by sequence, size a power of two; empty until something comes out of order
     std::vector<Seen> seen_; ///< by the sender's path number

@@ -125,28 +125,28 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     Vfrag &v = *choice.vfrag;
     FragmentRecord &record = v.fragments[choice.index];
     urgent_ = false;
-    Path &path = paths_[choice.path];
+    Path &path = paths_.use(choice.path);
     const std::uint32_t bytes = v.bytes_of(choice.index);
     if (choice.retransmission) {
         FT_ASSERT(record.state == FragmentState::lost);
         switch (record.reason) {
         case LossReason::timeout:
-            ++counters_.retransmitted_timeout;
+            ++counters_.rare().retransmitted_timeout;
             break;
         case LossReason::watchdog:
-            ++counters_.retransmitted_watchdog;
+            ++counters_.rare().retransmitted_watchdog;
             break;
         case LossReason::gap:
-            ++counters_.retransmitted_gap;
+            ++counters_.rare().retransmitted_gap;
             break;
         case LossReason::tail:
-            ++counters_.retransmitted_tail;
+            ++counters_.rare().retransmitted_tail;
             break;
         case LossReason::nack:
-            ++counters_.retransmitted_nack;
+            ++counters_.rare().retransmitted_nack;
             break;
         case LossReason::failover:
-            ++counters_.retransmitted_failover;
+            ++counters_.rare().retransmitted_failover;
             break;
         case LossReason::none:
             break;
@@ -175,7 +175,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     }
     if (record.question != 0 && record.path != choice.path) {
         // Another way tells nothing of this one: the timer is believed.
-        paths_[record.path].congestion->on_repaired(bytes, record.question - 1U);
+        paths_.use(record.path).congestion->on_repaired(bytes, record.question - 1U);
         record.question = 0;
     }
     record.tx = path.next_tx;
@@ -223,7 +223,7 @@ void Sender::take_for_arrived(Vfrag &v, FragmentRecord &record, std::uint32_t by
 {
     // No sign of life: the BTL has it, and the peer may not run.
     paths_.take_off(record.path, bytes);
-    ++paths_[record.path].fragments_acked;
+    ++paths_.use(record.path).fragments_acked;
     ++counters_.fragments_acknowledged;
     counters_.bytes_acknowledged += bytes;
     record.state = FragmentState::acked;
@@ -243,7 +243,7 @@ void Sender::sent_run(const Choice &choice, unsigned count, std::uint32_t stamp,
 {
     Vfrag &v = *choice.vfrag;
     FT_ASSERT(choice.index == v.next_unsent_ && count >= 1 && count <= run(choice));
-    Path &path = paths_[choice.path];
+    Path &path = paths_.use(choice.path);
     urgent_ = false;
     if (v.next_unsent_ == 0) {
         v.first_stamp_ = stamp;
@@ -284,7 +284,7 @@ void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time se
     --v.held_;
     --record.held;
     paths_.release(id, sent_at);
-    paths_[id].completion.sample(now - sent_at);
+    paths_.use(id).completion.sample(now - sent_at);
     v.watchdog_deadline_ = v.held_ == 0 ? base::Time::never() : now + paths_.watchdog(id);
     if (carried && trusts(v, paths_[id]) && v.state_ != Vfrag::State::draining) [[unlikely]] {
         acknowledge(v, base::bit(index), now);
@@ -327,10 +327,10 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
     if (!h.has(flag_echo) || h.echo_path >= paths_.size()) {
         return;
     }
-    Path &path = paths_[h.echo_path];
-    if (path.fragments_sent == 0 && path.probe_nonce == 0) {
+    if (paths_[h.echo_path].fragments_sent == 0 && paths_[h.echo_path].probe_nonce == 0) {
         return; // an echo of what was never sent
     }
+    Path &path = paths_.use(h.echo_path);
     paths_.on_alive(h.echo_path, now);
     note_heard(h.echo_timestamp);
     if (!path.any_echo || serial_diff(h.echo_timestamp, path.largest_acked_stamp) > 0) {
@@ -408,7 +408,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
         return;
     }
     if (serial_diff(h.cumulative, next_) > 0) {
-        ++counters_.malformed;
+        ++counters_.rare().malformed;
         return;
     }
     sample_echo(h, now);
@@ -428,7 +428,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
             continue;
         }
         if (v->next_unsent_ != v->count()) {
-            ++counters_.malformed; // acknowledges what was never sent
+            ++counters_.rare().malformed; // acknowledges what was never sent
             settle(run, now);
             return;
         }
@@ -443,7 +443,7 @@ void Sender::on_ack(const FragHeader &h, const AckBody *body, base::Time now)
     std::int32_t duplicates = 0;
     if (body != nullptr) {
         if (!on_body(h.cumulative, *body, now)) {
-            ++counters_.malformed;
+            ++counters_.rare().malformed;
         }
         if (body->partials == AckBody::max_partials) {
             // There may be more incomplete VFRAGs than it had room for: it says nothing of those
@@ -487,11 +487,11 @@ void Sender::fail_all()
             FragmentRecord &record = v->fragments[index];
             if (record.state == FragmentState::in_flight) {
                 paths_.take_off(record.path, v->bytes_of(index));
-                ++counters_.declared_lost;
+                ++counters_.rare().declared_lost;
                 record.state = FragmentState::lost;
             }
         }
-        ++counters_.vfrags_failed;
+        ++counters_.rare().vfrags_failed;
         window_bytes_ -= v->length;
         ring_[s & (ring_.size() - 1)] = nullptr;
         v->lost_mask_ = 0;

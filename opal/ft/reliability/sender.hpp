@@ -24,7 +24,7 @@ struct Choice {
 /// Not synchronised; deterministic. Owned by Peer, which is the interface to use.
 class Sender {
   public:
-    Sender(const Config &config, PathSet &paths, Counters &counters) noexcept
+    Sender(const Config &config, PathSet &paths, PeerCounters &counters) noexcept
         : config_(config), paths_(paths), counters_(counters)
     {
     }
@@ -48,7 +48,7 @@ class Sender {
         FT_ASSERT(v.count() == 1 && v.ordered);
         enter(v, 1, Vfrag::State::waiting);
         v.first_stamp_ = stamp;
-        Path &path = paths_[id];
+        Path &path = paths_.use(id);
         v.fragments[0] = {.tx = path.next_tx,
                           .stamp = stamp,
                           .path = id,
@@ -76,7 +76,7 @@ class Sender {
         }
         ++next_;
         ++next_order_;
-        Path &path = paths_[id];
+        Path &path = paths_.use(id);
         path.next_tx = (path.next_tx + 1) & tx_mask;
         ++path.fragments_sent;
         ++path.fragments_acked;
@@ -347,7 +347,7 @@ class Sender {
 
     const Config &config_;
     PathSet &paths_;
-    Counters &counters_;
+    PeerCounters &counters_;
     std::vector<Vfrag *> ring_; ///< by sequence, size a power of two, nullptr once acknowledged;
                                 ///< empty until first use
     std::vector<Vfrag *> lost_; ///< VFRAGs with a non-empty lost mask, oldest first

@@ -28,7 +28,7 @@ class Job {
     {
         return receiver_.peer.counters().bytes_received;
     }
-    [[nodiscard]] const reliability::Counters &counters() const noexcept
+    [[nodiscard]] reliability::Counters counters() const noexcept
     {
         return sender_.peer.counters();
     }

@@ -42,13 +42,13 @@ void Endpoint::receive(Packet &packet, unsigned way_id)
     const ParseStatus status = read(packet.bytes, header, awaited);
     world_.pairs.count(TableId::parse, status, static_cast<unsigned>(packet.kind) - 1);
     if (status != ParseStatus::ok) {
-        Counters &counters = peer_.counters();
+        RareCounters &counters = peer_.drops();
         ++(status == ParseStatus::bad_checksum ? counters.corrupt_header : counters.malformed);
         world_.say("%u: a broken header from %u is dropped", process_, remote_);
         return;
     }
     if (header.source != Name{77, remote_}) {
-        ++peer_.counters().malformed; // nobody of that name, or not over this link
+        ++peer_.drops().malformed; // nobody of that name, or not over this link
         return;
     }
     PathId arrival = world_.ways[way_id].path_at_to;

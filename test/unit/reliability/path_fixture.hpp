@@ -29,7 +29,7 @@ struct Fixture {
     /// It is under load from now on, until its bytes in flight are taken away.
     void load(PathId id, std::uint64_t bytes = 1 << 20)
     {
-        set[id].in_flight = bytes;
+        set.use(id).in_flight = bytes;
         set.on_sent_bytes(id, now);
     }
     std::uint32_t probe(PathId id)
@@ -43,7 +43,7 @@ struct Fixture {
         set.on_probe_reply(id, nonce, now += after);
     }
     Config config;
-    Counters counters;
+    PeerCounters counters;
     PathSet set;
     Time now = Time::from_ns(1);
 };

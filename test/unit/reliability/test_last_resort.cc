@@ -33,7 +33,7 @@ void a_hold_down_keeps_no_data_waiting(void **)
         f.set.on_unanswered(0, f.now);
         left = f.set[0].state;
         picked[3] = f.set.pick(100, no_path);
-        f.set[1].probe_due = false;
+        f.set.use(1).probe_due = false;
         asked = f.set.probe_wanted();
         f.now += 1_us;
         f.answer(0, f.probe(0), 10_us);
@@ -60,7 +60,7 @@ void what_is_down_is_asked_when_nothing_is_ready(void **)
         f.take_down(0, 1);
         asked[0] = f.set.probe_wanted();
         f.time_out(1);
-        f.set[1].probe_due = false;
+        f.set.use(1).probe_due = false;
         asked[1] = f.set.probe_wanted();
     }
     {

@@ -17,17 +17,17 @@ void a_path_that_was_never_measured_gets_a_share(void **)
     {
         Fixture f(2);
         f.now = Time::zero() + Duration::from_s(10);
-        f.set[1].bandwidth = 0.01;
+        f.set.use(1).bandwidth = 0.01;
         const auto look = [&f](Duration after) {
             f.now += after;
             f.load(0);
             f.set.on_acked_bytes(0, 20'000'000, f.now + Duration::from_ms(2));
-            f.set[0].in_flight = 0;
+            f.set.use(0).in_flight = 0;
             f.set.on_acked_bytes(0, 1, f.now + Duration::from_ms(3)); // and it ends
             return f.set[1].bandwidth;
         };
         believed[0] = look(0_us);
-        f.set[1].bandwidth = 0.01; // measured meanwhile, and found slow
+        f.set.use(1).bandwidth = 0.01; // measured meanwhile, and found slow
         believed[1] = look(100_ms);
         believed[2] = look(500_ms);
         believed[3] = look(600_ms); // that did not get it measured
@@ -45,21 +45,21 @@ void one_that_is_slow_indeed_is_looked_at_less_often(void **)
     std::array<unsigned, 2> looks{};
     {
         Fixture f(2);
-        f.set[1].bandwidth = 0.01;
+        f.set.use(1).bandwidth = 0.01;
         bool slow = true;
         for (unsigned tenths = 0; tenths < 300; ++tenths) {
             f.now += 100_ms;
             f.load(0);
             f.set.on_acked_bytes(0, 20'000'000, f.now + Duration::from_ms(2));
-            f.set[0].in_flight = 0;
+            f.set.use(0).in_flight = 0;
             f.set.on_acked_bytes(0, 1, f.now + Duration::from_ms(3));
             if (f.set[1].bandwidth > 0.5) {
                 ++looks.at(slow ? 0 : 1);
                 f.load(1);
                 f.set.on_acked_bytes(1, slow ? 100'000 : 20'000'000, f.now + Duration::from_ms(4));
-                f.set[1].in_flight = 0;
+                f.set.use(1).in_flight = 0;
                 f.set.on_acked_bytes(1, 1, f.now + Duration::from_ms(5));
-                f.set[1].bandwidth = 0.01;
+                f.set.use(1).bandwidth = 0.01;
             }
             slow = tenths < 200;
         }
@@ -84,7 +84,7 @@ void what_comes_at_once_is_not_taken_for_a_rate(void **)
             return Duration::from_ns(
                 static_cast<std::int64_t>(static_cast<double>(fragment) / rate));
         };
-        f.set[0].bandwidth = 0.01;
+        f.set.use(0).bandwidth = 0.01;
         f.load(0);
         for (int i = 0; i < 3; ++i) { // at some 20 bytes per ns, but not for long
             f.set.on_acked_bytes(0, fragment, f.now);
@@ -103,7 +103,7 @@ void what_comes_at_once_is_not_taken_for_a_rate(void **)
             f.set.on_acked_bytes(0, fragment, f.now);
         }
         slow = f.set[0].bandwidth;
-        f.set[0].in_flight = 0; // it has no more to do for a while
+        f.set.use(0).in_flight = 0; // it has no more to do for a while
         f.set.on_acked_bytes(0, fragment, f.now + 1_us);
         f.now += 100_s;
         f.load(0);
@@ -129,8 +129,8 @@ void a_silence_is_no_rate(void **)
     {
         Fixture f(2);
         f.now = Time::zero() + Duration::from_s(10);
-        f.set[0].bandwidth = before = 10;
-        f.set[0].measured = true;
+        f.set.use(0).bandwidth = before = 10;
+        f.set.use(0).measured = true;
         const auto carry = [&f](std::uint64_t bytes) {
             f.set.on_alive(0, f.now);
             f.set.on_acked_bytes(0, bytes, f.now);
@@ -166,8 +166,8 @@ void a_load_that_was_lost_ends(void **)
     {
         Fixture f(2);
         f.now = Time::zero() + Duration::from_s(10);
-        f.set[0].bandwidth = 0.05;
-        f.set[0].measured = true;
+        f.set.use(0).bandwidth = 0.05;
+        f.set.use(0).measured = true;
         f.load(0);
         f.now += 100_us;
         f.set.take_off(0, 1 << 20);
@@ -226,8 +226,8 @@ void a_timeout_under_load_halves(void **)
         Fixture f(3);
         f.now = Time::zero() + Duration::from_s(10);
         for (PathId id = 0; id < 2; ++id) {
-            f.set[id].bandwidth = 0.05;
-            f.set[id].in_flight = id == 0 ? 1 << 20 : 1000;
+            f.set.use(id).bandwidth = 0.05;
+            f.set.use(id).in_flight = id == 0 ? 1 << 20 : 1000;
         }
         for (double &now : loaded) {
             f.set.on_alive(2, f.now += 1_us);

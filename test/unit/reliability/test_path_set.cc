@@ -15,16 +15,16 @@ void the_earliest_delivery_is_picked(void **)
     PathId full = 0;
     {
         Fixture f(3);
-        f.set[1].bandwidth = 10;
-        f.set[1].measured = true;
+        f.set.use(1).bandwidth = 10;
+        f.set.use(1).measured = true;
         idle = f.set.pick(1000, no_path);
-        f.set[1].in_flight = 1'000'000;
+        f.set.use(1).in_flight = 1'000'000;
         loaded = f.set.pick(1000, no_path);
         avoided = f.set.pick(1000, 0);
-        f.set[0].blocked = true;
-        f.set[2].held = f.config.path_depth;
+        f.set.use(0).blocked = true;
+        f.set.use(2).held = f.config.path_depth;
         blocked = f.set.pick(1000, no_path);
-        f.set[1].blocked = true;
+        f.set.use(1).blocked = true;
         full = f.set.pick(1000, no_path);
     }
     assert_int_equal(idle, 1);
@@ -41,24 +41,24 @@ void a_full_path_is_waited_for_when_that_is_sooner(void **)
     std::array<PathId, 8> picked{};
     {
         Fixture f(2);
-        f.set[0].bandwidth = 1;
-        f.set[1].bandwidth = 0.00001;
-        f.set[0].measured = f.set[1].measured = true;
-        f.set[0].held = f.config.path_depth;
-        f.set[0].in_flight = 100'000;
+        f.set.use(0).bandwidth = 1;
+        f.set.use(1).bandwidth = 0.00001;
+        f.set.use(0).measured = f.set.use(1).measured = true;
+        f.set.use(0).held = f.config.path_depth;
+        f.set.use(0).in_flight = 100'000;
         picked[0] = f.set.pick(1000, no_path);
         picked[1] = f.set.pick(1000, 0); // sent again, for it was not answered there
         picked[2] = f.set.pick(1000, no_path, true);
         picked[7] = f.set.pick(1000, 1); // nor is it waited for by what the other one lost
-        f.set[0].blocked = true;
+        f.set.use(0).blocked = true;
         picked[3] = f.set.pick(1000, no_path);
-        f.set[0].blocked = false;
-        f.set[0].in_flight = 0; // nothing is owed: no timer runs
+        f.set.use(0).blocked = false;
+        f.set.use(0).in_flight = 0; // nothing is owed: no timer runs
         picked[4] = f.set.pick(1000, no_path);
-        f.set[0].in_flight = 100'000;
-        f.set[0].measured = false;
+        f.set.use(0).in_flight = 100'000;
+        f.set.use(0).measured = false;
         picked[5] = f.set.pick(1000, no_path);
-        f.set[0].measured = true;
+        f.set.use(0).measured = true;
         f.time_out(0);
         f.time_out(1); // both are in doubt
         picked[6] = f.set.pick(1000, no_path);
@@ -75,7 +75,7 @@ void a_suspect_path_waits_until_no_other_is_up(void **)
     PathId last = 0;
     {
         Fixture f(2);
-        f.set[0].bandwidth = 100;
+        f.set.use(0).bandwidth = 100;
         f.set.on_timeout(0, f.now);
         first = f.set.pick(1, no_path);
         f.set.on_error(1, f.now);
@@ -120,7 +120,7 @@ void retries_take_a_path_down_when_another_answers(void **)
             f.time_out(0);
         }
         after = f.set[0].state;
-        counted = f.counters.path_down;
+        counted = f.counters.all().path_down;
     }
     assert_int_equal(before, PathState::suspect);
     assert_int_equal(after, PathState::down);
@@ -239,7 +239,7 @@ void a_path_returns_after_replies_and_its_hold_down_which_doubles(void **)
             f.take_down(0, 1);
             one = time_away(f).ns();
         }
-        ups = f.counters.path_up;
+        ups = f.counters.all().path_up;
     }
     std::int64_t expected = hold;
     for (std::size_t i = 0; i < away.size(); ++i) {
@@ -399,8 +399,8 @@ void spurious_timeouts_lengthen_later_ones_for_a_while(void **)
         Fixture f(2);
         least = f.config.rto_min.ns();
         for (int i = 0; i < 100; ++i) {
-            f.set[0].rtt.sample(20_us);
-            f.set[1].rtt.sample(20_us);
+            f.set.use(0).rtt.sample(20_us);
+            f.set.use(1).rtt.sample(20_us);
         }
         rto[0] = f.set.rto(0).ns();
         f.set.on_timeout(0, f.now);
@@ -430,11 +430,11 @@ void descriptors_of_a_failed_transport_are_not_counted_with_the_fresh_one(void *
     {
         Fixture f(2);
         const Time before = f.now;
-        f.set[0].held = 3;
+        f.set.use(0).held = 3;
         f.set.on_error(0, f.now += 1_us);
         f.set.revive(0, f.now += 1_us);
         fresh = f.set[0].held;
-        f.set[0].held = 1;
+        f.set.use(0).held = 1;
         for (int i = 0; i < 3; ++i) {
             f.set.release(0, before);
         }
@@ -486,7 +486,7 @@ void answers_without_a_known_path_take_turns(void **)
             seen |= 1U << f.set.pick_control(no_path, turn);
         }
         wanted = f.set.pick_control(2, 0);
-        f.set[2].blocked = true;
+        f.set.use(2).blocked = true;
         best = f.set.pick_control(2, 0);
     }
     assert_int_equal(seen, 0b1011);

@@ -49,7 +49,7 @@ struct Asking {
         t.now += 10_us;
         t.a.take_all(back, t.now);
     }
-    [[nodiscard]] const Counters &counted() const { return t.a.peer.counters(); }
+    [[nodiscard]] Counters counted() const { return t.a.peer.counters(); }
 
     Two t;
     std::vector<Frame> first;
@@ -186,7 +186,7 @@ void what_a_transport_holds_is_timed_by_its_own_path(void **)
     bool due = false;
     {
         const Config c = quick_config();
-        Counters counters;
+        PeerCounters counters;
         PathSet paths(c);
         paths.counters = &counters;
         PathInfo info;
@@ -195,8 +195,8 @@ void what_a_transport_holds_is_timed_by_its_own_path(void **)
         info.unreliable = true;
         (void)paths.add(info);
         Time now = Time::from_ns(1'000'000);
-        paths[0].rtt.sample(10_ms);
-        paths[1].rtt.sample(100_us);
+        paths.use(0).rtt.sample(10_ms);
+        paths.use(1).rtt.sample(100_us);
         paths.on_error(0, now);
         Sender sender(c, paths, counters);
         Box box;

@@ -47,7 +47,7 @@ struct Fixture {
         return made;
     }
     Config config;
-    Counters counters;
+    PeerCounters counters;
     Receiver receiver;
     Time now = Time::from_ns(5);
 };
@@ -67,7 +67,7 @@ void each_fragment_is_fresh_once(void **)
         FragHeader late = data(0, 1, 2, 2);
         late.flags = flag_retransmission;
         verdicts[3] = f.take(late); // the whole VFRAG is history
-        duplicates = f.counters.duplicates;
+        duplicates = f.counters.all().duplicates;
         spurious = f.body().spurious;
         due = f.receiver.ack_due();
     }
@@ -184,8 +184,8 @@ void nonsense_is_refused(void **)
         (void)f.take(ordered(0, 0, 4));
         verdicts[4] = f.take(ordered(1, 0, 5));              // an old place in the order
         verdicts[5] = f.take(ordered(2, max_window + 1, 6)); // one that no window allows
-        outside = f.counters.outside_window;
-        malformed = f.counters.malformed;
+        outside = f.counters.all().outside_window;
+        malformed = f.counters.all().malformed;
     }
     assert_int_equal(verdicts[0], Verdict::refused);
     assert_int_equal(verdicts[1], Verdict::fresh);

@@ -58,8 +58,9 @@ void require_same(const std::vector<Frame> &one, const std::vector<Frame> &other
 
 void require_same(const End &one, const End &other)
 {
-    // Fields of 64 bits alone.
-    assert_memory_equal(&one.peer.counters(), &other.peer.counters(), sizeof(Counters));
+    const Counters x_counted = one.peer.counters();
+    const Counters y_counted = other.peer.counters();
+    assert_memory_equal(&x_counted, &y_counted, sizeof(Counters)); // fields of 64 bits alone
     for (PathId id = 0; id < one.peer.paths().size(); ++id) {
         const Path &x = one.peer.paths()[id];
         const Path &y = other.peer.paths()[id];

@@ -119,23 +119,6 @@ const char *component_name(const mca_btl_base_module_t *btl) noexcept
     return btl->btl_component->btl_version.mca_component_name;
 }
 
-/// "tcp[1]": the second module of that BTL in this process.
-std::string module_name(const mca_btl_base_module_t *btl)
-{
-    unsigned index = 0;
-    mca_btl_base_selected_module_t *selected = nullptr;
-    OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
-    {
-        if (selected->btl_module == btl) {
-            break;
-        }
-        if (selected->btl_module->btl_component == btl->btl_component) {
-            ++index;
-        }
-    }
-    return std::string(component_name(btl)) + "[" + std::to_string(index) + "]";
-}
-
 /// BTLs over shared memory say "in place" and copy all the same.
 bool copies_anyway(const char *name) noexcept
 {
@@ -177,6 +160,22 @@ bool usable(const mca_bml_base_btl_t &candidate, std::size_t carried) noexcept
 }
 
 } // namespace
+
+std::string BtlPath::name() const
+{
+    unsigned index = 0;
+    mca_btl_base_selected_module_t *selected = nullptr;
+    OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
+    {
+        if (selected->btl_module == btl) {
+            break;
+        }
+        if (selected->btl_module->btl_component == btl->btl_component) {
+            ++index;
+        }
+    }
+    return std::string(component_name(btl)) + "[" + std::to_string(index) + "]";
+}
 
 std::size_t eager_limit_of(const mca_btl_base_module_t &btl) noexcept
 {
@@ -245,7 +244,6 @@ bool add_paths(PeerState &peer, base::Time present)
         path->gathers =
             (btl->btl_flags & mca::btl_flag_unreliable) != 0 && btl->btl_flush != nullptr;
         path->checksum = parameters().checksum_payload(component_name(btl));
-        path->name = module_name(btl);
         reliability::PathInfo info;
         // The BTLs say Mbit/s and, by habit, microseconds.
         info.bandwidth = std::max(btl->btl_bandwidth, 1U) / 8000.0;

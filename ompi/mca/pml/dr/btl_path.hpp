@@ -72,9 +72,10 @@ struct BtlPath {
     mca_btl_base_descriptor_t *unsent = nullptr;
     mca_btl_base_descriptor_t *stuck = nullptr; ///< the BTL had no room for it: try again
     Descriptor *stuck_record = nullptr;
-    std::string name; ///< BTL and number of the module among its kind: "tcp[1]"
     List<Descriptor, DescriptorTag> held;
 
+    /// BTL and number of the module among its kind: "tcp[1]".
+    std::string name() const;
     Fault known_fault() const noexcept { return __atomic_load_n(&fault, __ATOMIC_ACQUIRE); }
     /// What is final stays final.
     void note(Fault what) noexcept

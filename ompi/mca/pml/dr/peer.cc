@@ -468,9 +468,7 @@ bool PeerState::progress(base::Time present, Completions &done) noexcept
     }
     // Where nothing is acknowledged there is nothing to do after a message. One that is taken out
     // of the list would be put there with the next, which asks for a pass each time.
-    const reliability::Counters &counters = engine.counters();
-    const auto so_far =
-        static_cast<std::uint32_t>(counters.fragments_sent + counters.fragments_received);
+    const auto so_far = static_cast<std::uint32_t>(engine.fragments_moved());
     return std::exchange(moved, so_far) != so_far || !idle();
 }
 
@@ -523,7 +521,7 @@ void PeerState::report_events() noexcept
         localtime_r(&wall.tv_sec, &parts);
         std::fprintf(stderr, "pml/dr[rank %u] %02d:%02d:%02d.%06ld: peer %s path %s: %s -> %s\n",
                      peers().self().rank, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                     wall.tv_nsec / 1000, printed_name(), paths[event.path]->name.c_str(),
+                     wall.tv_nsec / 1000, printed_name(), paths[event.path]->name().c_str(),
                      reliability::to_string(event.from), reliability::to_string(event.to));
     }
 }

@@ -159,7 +159,7 @@ void deliver(PeerState &peer, const FragHeader &header, Bytes fragment, Completi
     const Bytes upper_bytes = reliability::upper_of(header, fragment);
     if (OPAL_LIKELY(header.kind == Kind::ordered && parse_match(upper_bytes, upper))) {
         if (!on_envelope(peer, upper, payload, done, present)) {
-            ++peer.engine.counters().malformed;
+            ++peer.engine.drops().malformed;
         }
         return;
     }
@@ -187,7 +187,7 @@ void deliver(PeerState &peer, const FragHeader &header, Bytes fragment, Completi
         }
     }
     if (!sensible) {
-        ++peer.engine.counters().malformed;
+        ++peer.engine.drops().malformed;
     }
 }
 
@@ -466,7 +466,7 @@ void accept_compressed(mca_btl_base_module_t *btl, Bytes fragment)
         const ParseStatus status = reliability::parse_compressed(
             fragment, peer->engine.foretold(), peers().self().job, header, packed);
         if (OPAL_UNLIKELY(status != ParseStatus::ok)) {
-            reliability::Counters &counters = peer->engine.counters();
+            reliability::RareCounters &counters = peer->engine.drops();
             ++(status == ParseStatus::bad_checksum ? counters.corrupt_header : counters.malformed);
             return;
         }

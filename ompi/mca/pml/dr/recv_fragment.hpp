@@ -3,7 +3,7 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
-#include "opal/ft/reliability/config.hpp"
+#include "opal/ft/reliability/counters.hpp"
 
 namespace ft::dr {
 

@@ -51,10 +51,10 @@ void print_paths(const char *self, const PeerState &peer) noexcept
                      "pml/dr[%s -> %s %s]: state=%s sent=%" PRIu64 " bytes=%" PRIu64
                      " acked=%" PRIu64 " failovers=%" PRIu32 " returns=%" PRIu32
                      " rtt_us=%.1f rttvar_us=%.1f bandwidth_MBs=%.0f%s\n",
-                     self, peer.printed_name(), path->name.c_str(), reliability::to_string(p.state),
-                     p.fragments_sent, p.bytes_sent, p.fragments_acked, p.failovers, p.returns,
-                     p.rtt.smoothed().seconds() * 1e6, p.rtt.variance().seconds() * 1e6,
-                     p.bandwidth * 1e3, congestion);
+                     self, peer.printed_name(), path->name().c_str(),
+                     reliability::to_string(p.state), p.fragments_sent, p.bytes_sent,
+                     p.fragments_acked, p.failovers, p.returns, p.rtt.smoothed().seconds() * 1e6,
+                     p.rtt.variance().seconds() * 1e6, p.bandwidth * 1e3, congestion);
     }
 }
 
