@@ -81,7 +81,7 @@ class Side {
         box.vfrag.user = &box;
         box.out = true;
         const bool open = peer_.lane_takes(length, now);
-        FUZZ_REQUIRE(!open || peer_.express_path(length, now) == 0);
+        FUZZ_REQUIRE(!open || peer_.express_path(length, now) == peer_.lane_path());
         const bool lane = open && ordered && count % 4 == 1;
         const PathId path = ordered && count % 2 != 0 ? peer_.express_path(length, now) : no_path;
         if (path == no_path) {
@@ -90,13 +90,13 @@ class Side {
         }
         FragHeader header = peer_.express_header(box.vfrag, path, now,
                                                  count % 4 == 1 ? Form::compressed : Form::full);
-        FUZZ_REQUIRE(!lane || (path == 0 && header.form == Form::compressed &&
+        FUZZ_REQUIRE(!lane || (path == peer_.lane_path() && header.form == Form::compressed &&
                                peer_.lane_numbers() == numbers_of(header)));
         say(write(header));
         const Time by = lane ? peer_.sent_on_lane(box.vfrag, true, now)
                              : peer_.sent_express(box.vfrag, path, header, now);
         FUZZ_REQUIRE(by >= peer_.next_deadline());
-        box.out = peer_.paths()[lane ? 0 : path].info.acknowledged; // else nothing of it is kept
+        box.out = peer_.paths()[path].info.acknowledged; // else nothing of it is kept
     }
 
     /// A whole fragment with a payload of zeros.

@@ -46,7 +46,7 @@ NETWORKS = {
     "vader": ("vader", {}, 1),
     "tcp": ("tcp", {"btl_tcp_if_include": "lo"}, 1),
     "tcp2": ("tcp", {"btl_tcp_if_include": "ft0,ft1"}, 2),
-    "vader+tcp": ("vader,tcp", {"btl_tcp_if_include": "lo"}, 2),
+    "vader+tcp": ("vader,tcp", {"btl_tcp_if_include": "lo", "pml_dr_stripe_memory": 1}, 2),
     "dgram": ("dgram", {"btl_dgram_if_include": "lo"}, 1),
     "ofi+tcp": ("dgram,tcp", {"btl_dgram_if_include": "lo", "btl_dgram_provider": "ofi:udp", "btl_tcp_if_include": "lo"}, 2),
     "dgram+tcp": ("dgram,tcp", {"btl_dgram_if_include": "lo", "btl_tcp_if_include": "lo"}, 2),

@@ -14,6 +14,7 @@ import fttap  # noqa: E402
 
 DEADLINE = 60
 FAST_PATH = os.path.join(ftmpi.BUILD, "test", "mpi", "semantics", "fast_path")
+COMPUTING = os.path.join(ftmpi.BUILD, "test", "mpi", "semantics", "computing")
 PAIR = os.path.join(ftmpi.BUILD, "test", "mpi", "semantics", "pair")
 WORK = ["--rounds", 5, "--max", 100000]
 PATH = re.compile(r"^pml/dr\[rank (\d+) -> \S+ (\w+)\[\d+\]\]: state=\w+ sent=(\d+) .* failovers=(\d+) returns=(\d+) ",
@@ -37,9 +38,9 @@ def run(network, parameters, program):
     return result, [Path(match) for match in PATH.finditer(result.output)]
 
 
-def carries_again(failure, silent_ms):
+def carries_again(failure, silent_ms, stripe):
     """vader dies for so long beside tcp, traffic goes by tcp, and then by vader again; what it printed, and its paths."""
-    result, paths = run("vader+tcp", {"btl_fault_kill_after": 2000, "btl_fault_kill_btl": "vader",
+    result, paths = run("vader+tcp", {"btl_fault_kill_after": 2000, "btl_fault_kill_btl": "vader", "pml_dr_stripe_memory": stripe,
                                       "btl_fault_revive_after_ms": silent_ms, "btl_fault_ranks": 0,
                                       "pml_dr_hold_down_ms": 50, "pml_dr_probe_interval_ms": 20}, [FAST_PATH, failure])
     first = [path for path in paths if path.rank == 0][0]
@@ -53,13 +54,27 @@ def carries_again(failure, silent_ms):
 
 def back_to_the_fast_path():
     """vader dies beside tcp, traffic fails over, and when vader lives again it carries again"""
-    result, first = carries_again("down", 1500)
-    result.must(first.failovers > 0 and first.returns > 0, "the summary tells of no failure, or of no return")
+    for stripe in (0, 1):
+        result, first = carries_again("down", 1500, stripe)
+        result.must(first.failovers > 0 and first.returns > 0, "the summary tells of no failure, or of no return")
 
 
 def after_a_short_silence():
     """vader is silent for 0.3 s beside tcp, and carries again"""
-    carries_again("doubted", 300)
+    for stripe in (0, 1):
+        carries_again("doubted", 300, stripe)
+
+
+def memory_alone():
+    """unless told otherwise tcp carries nothing between processes of a node, nor is connected for a receiver that computes"""
+    for program in ([ftmpi.HASHRING, *WORK], [COMPUTING]):
+        for stripe in (0, 1):
+            result, paths = run("vader+tcp", {"pml_dr_stripe_memory": stripe}, program)
+            sent = {btl: sum(path.sent for path in paths if path.btl == btl) for btl in ("vader", "tcp")}
+            fttap.comment(f"{os.path.basename(program[0])}, pml_dr_stripe_memory {stripe}: {sent}")
+            result.must(sent["vader"] > 0, "vader was not used")
+            result.must(stripe == 1 or sent["tcp"] == 0, "tcp was used")
+            result.must(stripe == 0 or sent["tcp"] > 0 or program[0] == COMPUTING, "tcp was not used")
 
 
 def checksum_of_one_btl():
@@ -109,4 +124,4 @@ def who_yields_loses_no_path():
 
 if __name__ == "__main__":
     ftmpi.become_subreaper()
-    fttap.main([back_to_the_fast_path, after_a_short_silence, checksum_of_one_btl, in_another_namespace, who_yields_loses_no_path])
+    fttap.main([back_to_the_fast_path, after_a_short_silence, memory_alone, checksum_of_one_btl, in_another_namespace, who_yields_loses_no_path])

@@ -66,7 +66,12 @@ RareCounters &PeerCounters::rare() noexcept
 
 Counters PeerCounters::all() const noexcept
 {
-    return {*this, rare_ == nullptr ? RareCounters{} : *rare_};
+    Counters sum;
+    sum.FrequentCounters::operator+=(*this);
+    if (rare_ != nullptr) {
+        sum.RareCounters::operator+=(*rare_);
+    }
+    return sum;
 }
 
 } // namespace ft::reliability

@@ -144,6 +144,21 @@ void Sender::lose_passed(Vfrag &v, PathId id)
     }
 }
 
+void Sender::lose_overdue(Vfrag &v, PathId blamed)
+{
+    for (unsigned index = 0; index < v.next_unsent_ && any_heard_; ++index) {
+        const FragmentRecord &record = v.fragments[index];
+        if (record.state != FragmentState::in_flight || record.path == blamed ||
+            serial_diff(newest_heard_, record.stamp) <= 0) {
+            continue;
+        }
+        const base::Duration most = paths_.rto(record.path) + config_.ack_delay;
+        if (between(record.stamp, newest_heard_) > most * 2) {
+            mark_lost(v, index, LossReason::timeout);
+        }
+    }
+}
+
 PathId Sender::expire(Vfrag &v, base::Time now)
 {
     unsigned index = v.count();
@@ -184,6 +199,7 @@ PathId Sender::expire(Vfrag &v, base::Time now)
     paths_.on_unanswered(path, now);
     doubt(v, index);
     mark_lost(v, index, LossReason::timeout);
+    lose_overdue(v, path);
     urgent_ = true; // its answer tells what is lost; until then all of that counts as in flight
     if (v.backoff_ > 1) {
         // The answer to the first try did not describe this VFRAG (an ack has room for some only),
@@ -317,7 +333,7 @@ void Sender::expire_watchdog(Vfrag &v, base::Time now)
             paths_.on_timeout(record.path, now, now - age_of(record, now));
         }
         if (record.state == FragmentState::in_flight && paths_.other_ready(record.path) &&
-            !config_.disable_failover) {
+            !paths_.waits_for_peer(record.path) && !config_.disable_failover) {
             mark_lost(v, index, LossReason::watchdog);
         }
     }

@@ -27,12 +27,14 @@ struct PathInfo {
     double bandwidth = 0.1;   ///< bytes per ns, first guess, > 0
     base::Duration latency{}; ///< one way, first guess
     std::uint32_t max_fragment_bytes =
-        0;                        ///< payload limit of the transport with all headers taken off
-    bool checksum_payload = true; ///< CRC32C over payloads on this path
-    bool unreliable = false;      ///< loses what is too much for it: has a congestion window
-    bool keeps_order = false;     ///< nothing overtakes: a single later fragment proves a loss
-    bool acknowledged = true;     ///< false: what its BTL is done with is taken for arrived, and
+        0;                            ///< payload limit of the transport with all headers taken off
+    bool checksum_payload : 1 = true; ///< CRC32C over payloads on this path
+    bool unreliable : 1 = false;      ///< loses what is too much for it: has a congestion window
+    bool keeps_order : 1 = false;     ///< nothing overtakes: a single later fragment proves a loss
+    bool acknowledged : 1 = true; ///< false: what its BTL is done with is taken for arrived, and
                                   ///< what comes over it is not acknowledged
+    bool in_memory : 1 = false;   ///< the peer reads from memory that both have: nothing is lost
+                                  ///< there, and who does not answer does not look
     bool operator==(const PathInfo &) const noexcept = default;
 };
 

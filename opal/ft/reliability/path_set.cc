@@ -9,40 +9,13 @@ namespace ft::reliability {
 
 namespace {
 
-constexpr int no_preference = 4;
-
-/// Which paths go first: up, then what answers probes while its hold-down runs, then suspect, then
-/// any that is not gone.
-int preference(const Path &path)
-{
-    switch (path.state) {
-    case PathState::up:
-        return 0;
-    case PathState::probing:
-        return path.confirms != 0 ? 1 : 3;
-    case PathState::suspect:
-        return 2;
-    case PathState::down:
-        return 3;
-    case PathState::gone:
-        break;
-    }
-    return no_preference;
-}
-
-/// A path's bandwidth is believed for so long without a new measurement, so that load follows a
-/// change within a second.
-constexpr base::Duration explore_interval = base::Duration::from_ms(500);
-/// ... and after so many doublings of that, while it is found to be as slow as before: what is
-/// given to a slow one is waited for.
+/// A path that is looked at is left alone for up to so many doublings of explore_interval, while it
+/// is found to be as slow as before: what is given to a slow one is waited for.
 constexpr unsigned most_looks = 3;
 /// A measurement takes so many fragments of full size, or so long: a network that lets a short
 /// burst pass faster than it carries in the long run (a token bucket) must not be believed.
 constexpr unsigned measured_fragments = 4;
 constexpr base::Duration measured_for = base::Duration::from_ms(250);
-/// Of several paths none is given more than it carries in so long and two round trips: what lies in
-/// its queue when it becomes slow cannot be given to another any more.
-constexpr base::Duration most_ahead = base::Duration::from_ms(100);
 /// Doublings of what a path is given before it is measured: no window is larger than the last.
 constexpr std::uint8_t most_trust = 16;
 /// What spurious timeouts have taught is halved after so long without another.
@@ -52,14 +25,6 @@ constexpr base::Duration relax_interval = base::Duration::from_s(5);
 /// fragments lost and two ranks to a core took 35 s with 16, 23 s with 4; both repeat as little
 /// needlessly.
 constexpr int most_allowance = 4;
-
-/// Of one that is full: about when it has room again can be told, and a timer runs in case that it
-/// has not. Nobody knows how long a BTL refuses, or a congestion window, or a path in doubt.
-bool worth_waiting_for(const Path &path)
-{
-    return path.state == PathState::up && path.measured && path.in_flight != 0 && !path.blocked &&
-           path.congestion == nullptr;
-}
 
 /// What a look at it was for is known, if there was one.
 void end_look(Path &path, bool slow)
@@ -118,95 +83,6 @@ PathId PathSet::add(const PathInfo &info)
     any_unreliable_ = any_unreliable_ || info.unreliable;
     any_trusted_ = any_trusted_ || !info.acknowledged;
     return static_cast<PathId>(paths_.size() - 1);
-}
-
-void PathSet::keep_pace(base::Time now) noexcept
-{
-    if (!any_unreliable_) {
-        return;
-    }
-    paths_.each_used([now](PathId, Path &path) {
-        path.pausing = path.congestion != nullptr && path.congestion->pausing(now);
-    });
-}
-
-bool PathSet::far_ahead(const Path &path, std::uint64_t bytes) const noexcept
-{
-    // One that is too little loaded to be measured would be believed to be slow for ever.
-    const std::uint64_t fragment = std::min(config_.fragment_bytes, path.info.max_fragment_bytes);
-    const std::uint64_t least = 2 * std::max(loaded_bytes, fragment);
-    const std::uint64_t then = path.in_flight + bytes;
-    if (!path.measured && path.congestion == nullptr) {
-        return then > least << path.trust;
-    }
-    const base::Duration trip = path.rtt.has_sample() ? path.rtt.minimum() : path.info.latency;
-    const auto time = static_cast<double>((most_ahead + trip * 2).ns());
-    return then > least && static_cast<double>(then) > time * path.bandwidth;
-}
-
-PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) const noexcept
-{
-    int best_class = no_preference;
-    for (const Path &path : paths_) {
-        best_class = std::min(best_class, preference(path));
-    }
-    if (best_class == no_preference) {
-        return no_path;
-    }
-    PathId best = no_path;
-    double best_eta = 0;
-    bool best_avoided = false;
-    bool best_has_room = false;
-    for (PathId id = 0; id < paths_.size(); ++id) {
-        const Path &path = paths_[id];
-        const bool room = has_room(path, bytes, urgent) && (urgent || !far_ahead(path, bytes));
-        if (preference(path) != best_class ||
-            (!room && (urgent || avoid != no_path || !worth_waiting_for(path)))) {
-            continue;
-        }
-        const double latency = static_cast<double>(
-            path.rtt.has_sample() ? path.rtt.minimum().ns() / 2 : path.info.latency.ns());
-        const double eta = latency + static_cast<double>(path.in_flight + bytes) / path.bandwidth;
-        const bool avoided = id == avoid;
-        if (best == no_path || (best_avoided && !avoided) ||
-            (best_avoided == avoided && eta < best_eta)) {
-            best = id;
-            best_eta = eta;
-            best_avoided = avoided;
-            best_has_room = room;
-        }
-    }
-    // A full one is waited for where that is sooner than what another takes.
-    return best_has_room ? best : no_path;
-}
-
-PathId PathSet::pick_control(PathId wanted, std::uint64_t turn) const noexcept
-{
-    const auto usable = [](const Path &path) {
-        return path.state != PathState::gone && !path.blocked;
-    };
-    if (wanted < paths_.size() && usable(paths_[wanted])) {
-        return wanted;
-    }
-    int best_class = no_preference;
-    unsigned count = 0;
-    for (const Path &path : paths_) {
-        const int its_class = usable(path) ? preference(path) : no_preference;
-        if (its_class < best_class) {
-            best_class = its_class;
-            count = 0;
-        }
-        count += its_class == best_class ? 1 : 0;
-    }
-    if (best_class == no_preference) {
-        return no_path;
-    }
-    turn %= count;
-    PathId id = 0;
-    while (!usable(paths_[id]) || preference(paths_[id]) != best_class || turn-- != 0) {
-        ++id;
-    }
-    return id;
 }
 
 bool PathSet::other_up(PathId except) const noexcept
@@ -371,6 +247,9 @@ void PathSet::on_timeout(PathId id, base::Time now, base::Time sent)
     if (config_.disable_failover) {
         return;
     }
+    if (waits_for_peer(id) && path.strikes == 0 && path.timeouts < config_.path_retries) {
+        return; // a peer that does not look: another path would only have to be connected
+    }
     if (path.state == PathState::up) {
         change(id, PathState::suspect, now);
         seek(now);
@@ -496,7 +375,7 @@ void PathSet::explore(PathId measured, base::Time now)
         const base::Duration interval =
             seen.looked_at ? explore_interval : explore_interval * (std::int64_t{1} << seen.looks);
         if (seen.state == PathState::up && seen.in_flight < loaded_bytes && seen.bandwidth < best &&
-            now - seen.rate_at >= interval) {
+            preference(seen) == preference(paths_[measured]) && now - seen.rate_at >= interval) {
             Path &path = paths_.use(id);
             path.rate_at = now;
             path.looked_at = true;

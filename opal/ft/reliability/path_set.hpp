@@ -53,7 +53,14 @@ class PathSet {
     /// class. \param turn another number picks another of them: nothing tells whether a control
     /// fragment arrived, so none of them may be relied on forever
     [[nodiscard]] PathId pick_control(PathId wanted, std::uint64_t turn) const noexcept;
-    /// Looks which unreliable paths keep their pace by pausing now.
+    /// As long as no more bytes than this are in flight over `best`, that was picked last, and
+    /// nothing becomes of any path but that more goes over `best`, `pick` chooses it again. Less
+    /// than UINT32_MAX.
+    [[nodiscard]] std::uint32_t preferred_until(PathId best) const noexcept
+    {
+        return paths_.size() == 1 ? UINT32_MAX - 1 : preferred_of_several(best);
+    }
+    /// Before `pick`: what time it is, and which unreliable paths keep their pace by pausing now.
     void keep_pace(base::Time now) noexcept;
     /// True if a path other than `except` is up.
     [[nodiscard]] bool other_up(PathId except) const noexcept;
@@ -91,6 +98,13 @@ class PathSet {
     /// ACK timer or watchdog blamed this path. \param sent when that was sent which was not
     /// answered
     void on_timeout(PathId id, base::Time now, base::Time sent = {});
+    /// Whether it is as good as before for what it was given and a timer took for lost: through
+    /// memory that comes when the peer looks, and not sooner by way of a network. Not for ever: see
+    /// on_timeout.
+    [[nodiscard]] bool waits_for_peer(PathId id) const noexcept
+    {
+        return paths_[id].info.in_memory && paths_[id].state == PathState::up;
+    }
     /// The ACK timer of what was sent over this path expired: for one that is tried before its
     /// hold-down is over this is as good as a lost probe.
     void on_unanswered(PathId id, base::Time now);
@@ -203,6 +217,13 @@ class PathSet {
     /// A bandwidth sample counts only while at least this much is in flight: below, the application
     /// is the limit.
     static constexpr std::uint64_t loaded_bytes = 64 * 1024;
+    /// A path's bandwidth is believed for so long without a new measurement, so that load follows a
+    /// change within a second.
+    static constexpr base::Duration explore_interval = base::Duration::from_ms(500);
+    /// Of several paths none is given more than it carries in so long and two round trips: what
+    /// lies in its queue when it becomes slow cannot be given to another any more.
+    static constexpr base::Duration most_ahead = base::Duration::from_ms(100);
+    static constexpr int no_preference = 5;    ///< of one that is gone
     static constexpr unsigned fill_shift = 20; ///< Path::filled_at counts 2^20 ns
 
     /// Whether it takes another fragment of so many bytes now.
@@ -215,6 +236,13 @@ class PathSet {
     /// Whether so much more is more than a path that others could relieve is given at once. Two
     /// fragments are not, nor is what measures it; until it is measured all else is.
     [[nodiscard]] bool far_ahead(const Path &path, std::uint64_t bytes) const noexcept;
+    /// Which paths go first: through memory, up, then what answers probes while its hold-down runs,
+    /// then suspect, then any that is not gone. Whatever goes to a process of the same node by way
+    /// of a network takes time from the cores that move it through memory faster.
+    [[nodiscard]] int preference(const Path &path) const noexcept;
+    /// How long a short fragment takes to the peer, as believed.
+    [[nodiscard]] base::Duration latency(const Path &path) const noexcept;
+    [[nodiscard]] std::uint32_t preferred_of_several(PathId best) const noexcept;
     [[nodiscard]] PathId pick_of_several(std::uint64_t bytes, PathId avoid,
                                          bool urgent) const noexcept;
     void change(PathId id, PathState to, base::Time now);
@@ -237,6 +265,7 @@ class PathSet {
     PathTable paths_;
     bool any_unreliable_ = false;
     bool any_trusted_ = false;
+    base::Time now_{};        ///< when keep_pace was called last
     base::Time last_alive_{}; ///< newest sign of life over any path
     base::Time doubted_at_{};
     base::Duration allowance_{}; ///< least RTO, learnt from spurious timeouts; halved now and then

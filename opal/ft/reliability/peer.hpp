@@ -136,38 +136,48 @@ class Peer {
             context_ = context_of(header);
             context_stamp_ = header.timestamp;
         }
-        lane_ = header.form != Form::full && paths_.size() == 1 && !flush_ &&
-                paths_[path].congestion == nullptr;
+        lane_ = header.form != Form::full && !flush_ && paths_[path].congestion == nullptr;
+        lane_path_ = path;
+        lane_bytes_ = not_looked;
         return sent_express(vfrag, path, header.timestamp, now);
     }
 
-    /// The lane: one short message behind the other, in the compressed form, over the only path.
+    /// The lane: one short message behind the other, in the compressed form, over the same path.
     /// While nothing else happens than that they are sent, and that such messages arrive, nearly
     /// all that express_path and express_header look at stays as it was for the last one, and is
     /// not looked at again. \return whether it is open for so many bytes
-    [[nodiscard, gnu::always_inline]] bool lane_takes(std::uint64_t bytes,
-                                                      base::Time now) const noexcept
+    [[nodiscard, gnu::always_inline]] bool lane_takes(std::uint64_t bytes, base::Time now) noexcept
     {
-        return lane_ && fresh(stamp_of(now)) &&
-               (paths_[0].info.acknowledged ? !sender_.idle() : closely_behind()) &&
+        if (!lane_ || !fresh(stamp_of(now))) {
+            return false;
+        }
+        if (lane_bytes_ == not_looked) {
+            lane_bytes_ = paths_.preferred_until(lane_path_);
+        }
+        const Path &path = paths_[lane_path_];
+        return path.in_flight + bytes <= lane_bytes_ &&
+               (path.info.acknowledged ? !sender_.idle() : closely_behind()) &&
                sender_.has_room(bytes, true) &&
                (receiver_.tells_nothing() || receiver_.may_wait(now));
     }
     /// The numbers of the next fragment on it. As after express_header nothing has changed yet.
     [[nodiscard]] Numbers lane_numbers() const noexcept
     {
-        return {sender_.next_sequence(), sender_.next_order(), paths_[0].next_tx, 0};
+        return {sender_.next_sequence(), sender_.next_order(), paths_[lane_path_].next_tx,
+                lane_path_};
     }
+    /// The path that they take.
+    [[nodiscard]] PathId lane_path() const noexcept { return lane_path_; }
     /// The BTL took it, and is done with it. \param summed its payload was
     /// \return as sent_express
     [[gnu::always_inline]] base::Time sent_on_lane(Vfrag &vfrag, bool summed, base::Time now)
     {
         counters_.fragments_checksummed += summed ? 1 : 0;
-        if (!paths_[0].info.acknowledged) {
-            sender_.submit_trusted(vfrag.length, 0);
+        if (!paths_[lane_path_].info.acknowledged) {
+            sender_.submit_trusted(vfrag.length, lane_path_);
             return base::Time::never();
         }
-        sender_.submit_sent(vfrag, 0, stamp_of(now), now);
+        sender_.submit_sent(vfrag, lane_path_, stamp_of(now), now);
         return std::min(vfrag.ack_deadline(), sender_.question_at());
     }
 
@@ -512,6 +522,8 @@ class Peer {
     std::unique_ptr<Rare> put_off_;   ///< made for who needs it: most peers are idle
     Context context_;                 ///< of the newest fragment that went out in the brief form
     std::uint32_t context_stamp_ = 0; ///< its timestamp
+    static constexpr std::uint32_t not_looked = UINT32_MAX;
+    std::uint32_t lane_bytes_ = not_looked; ///< PathSet::preferred_until
     std::uint32_t events_told_ = 0;
     std::uint32_t events_followed_ = 0;
     base::Time silent_since_{}; ///< the later of: last fragment heard, first submission after quiet
@@ -519,7 +531,8 @@ class Peer {
     bool unreachable_ = false;
     bool resting_ = false;
     bool flush_ = false;
-    bool lane_ = false; ///< see lane_takes
+    bool lane_ = false;    ///< see lane_takes
+    PathId lane_path_ = 0; ///< the path of the newest message that went the short way
 };
 
 } // namespace ft::reliability

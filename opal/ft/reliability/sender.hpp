@@ -315,6 +315,9 @@ class Sender {
     [[nodiscard]] bool one_asks_for_all(PathId path) const noexcept;
     /// What is in flight over a path and was sent before something that has arrived.
     void lose_passed(Vfrag &vfrag, PathId path);
+    /// What went over other paths than this one so long before something that has arrived that its
+    /// own timer would have expired twice meanwhile. Otherwise each path would cost a timeout.
+    void lose_overdue(Vfrag &vfrag, PathId blamed);
     /// The ACK timer of a VFRAG. \return the path that is blamed; no_path when nothing of it is in
     /// flight
     PathId expire(Vfrag &vfrag, base::Time now);

@@ -40,6 +40,7 @@ void Endpoint::open(const PairPlan &pair)
         info.checksum_payload = link.checksum_payload;
         info.unreliable = link.unreliable;
         info.keeps_order = link.fifo;
+        info.in_memory = link.in_memory;
         info.acknowledged = link.acknowledged;
         if (peer_.add_path(info, now()) != path) {
             world_.breach(Breach::contract, "path %u got another number", path);
@@ -166,7 +167,7 @@ bool Endpoint::send_express(SimVfrag &v)
     t.path = path;
     t.choice = {&v.vfrag, 0, path, false};
     t.header = peer_.express_header(v.vfrag, path, now(), best);
-    if (lane && (path != 0 || t.header.form != Form::compressed ||
+    if (lane && (path != peer_.lane_path() || t.header.form != Form::compressed ||
                  peer_.lane_numbers() != numbers_of(t.header))) {
         world_.breach(Breach::contract, "the lane would not send what the short way does");
     }

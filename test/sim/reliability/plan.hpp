@@ -78,6 +78,7 @@ struct LinkPlan {
     std::uint32_t max_fragment_bytes = 0;
     bool checksum_payload = true;
     bool unreliable = false;       ///< its transport is a datagram one
+    bool in_memory = false;        ///< silence over it is taken for the peer's
     bool acknowledged = true;      ///< else its transport is believed; nothing is lost on it
     std::uint32_t queue_bytes = 0; ///< what waits beyond that for its turn is lost; 0 for no bound
     Death death = Death::none;

@@ -327,6 +327,25 @@ void draw_trusted(Plan &plan)
     }
 }
 
+/// Some links are through memory: silence over them is taken for the peer's for a while, which it
+/// is not where it loses something after all, or dies.
+void draw_memory(Plan &plan)
+{
+    Rng rng(plan.seed ^ 0x6d656d6f7279);
+    if (!rng.chance(0.2)) {
+        return;
+    }
+    const bool all = rng.chance(0.3);
+    for (PairPlan &pair : plan.pairs) {
+        for (LinkPlan &link : pair.links) {
+            if (!link.unreliable && (all || link.death == Death::none) && rng.chance(0.5)) {
+                link.in_memory = true;
+                plan.patience = all ? Duration::max() : plan.patience;
+            }
+        }
+    }
+}
+
 } // namespace
 
 bool trusts(const Plan &plan)
@@ -346,6 +365,7 @@ void draw_special(Plan &plan)
     draw_bound(plan);
     draw_chatter(plan);
     draw_trusted(plan);
+    draw_memory(plan);
 }
 
 } // namespace ft::sim

@@ -143,7 +143,7 @@ struct End {
         }
         FragHeader header = peer.express_header(box.vfrag, path, now, best);
         // What the lane does not look at would have said the same.
-        FT_ASSERT(!lane || (path == 0 && header.form == Form::compressed &&
+        FT_ASSERT(!lane || (path == peer.lane_path() && header.form == Form::compressed &&
                             peer.lane_numbers() == numbers_of(header)));
         const std::vector<std::byte> payload(length, std::byte{0x5a});
         header.flags |= flag_payload_checksummed;

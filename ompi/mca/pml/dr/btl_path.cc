@@ -253,6 +253,7 @@ bool add_paths(PeerState &peer, base::Time present)
         info.checksum_payload = path->checksum;
         info.acknowledged = parameters().acknowledged(component_name(btl));
         info.unreliable = (btl->btl_flags & mca::btl_flag_unreliable) != 0;
+        info.in_memory = path->shared;
         info.keeps_order = std::strcmp(component_name(btl), "tcp") == 0; // a stream of bytes
         path->id = peer.engine.add_path(info, present);
         if (path->id == reliability::no_path) {
@@ -266,7 +267,6 @@ bool add_paths(PeerState &peer, base::Time present)
         return false;
     }
     for (auto &path : peer.paths) {
-        path->queues = peer.paths.size() > 1 && std::strcmp(component_name(path->btl), "tcp") == 0;
         // With several, what waits for a dead one has been acknowledged by way of another, and the
         // user's memory may be gone when it is written after all.
         path->in_place = path->in_place && (peer.paths.size() == 1 || parameters().disable.copies);

@@ -55,7 +55,6 @@ struct BtlPath {
     bool compressed = false; ///< ... and in the compressed one
     bool shared = false;     ///< its fragments lie in memory that the peer's core has just used
     bool vader = false;      ///< ... and are VaderFragments
-    bool queues = false;     ///< never asked to send at once
     bool gathers = false;    ///< keeps fragments back until it is told to flush
     bool unflushed = false;  ///< has been given some since
     bool removed = false;    ///< taken out of the BML for this peer

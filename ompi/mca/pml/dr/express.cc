@@ -19,7 +19,7 @@ inline bool PeerState::hand_to(const BtlPath &path, std::span<std::byte> whole) 
     // What a BTL calls back from in there must not send before this one.
     transmitting_ = true;
     const int rc = btl->btl_sendi(btl, path.endpoint, nullptr, whole.data(), whole.size(), 0,
-                                  MCA_BTL_NO_ORDER, flags_for(path), btl_tag, nullptr);
+                                  MCA_BTL_NO_ORDER, prompt_flags, btl_tag, nullptr);
     transmitting_ = false;
     return OPAL_LIKELY(rc == OPAL_SUCCESS);
 }
@@ -39,7 +39,7 @@ bool PeerState::send_on_lane(std::span<const std::byte> bytes, std::uint64_t mat
     if (OPAL_UNLIKELY(!engine.lane_takes(bytes.size(), present) || transmitting_)) {
         return false;
     }
-    const BtlPath &path = *paths[0];
+    const BtlPath &path = *paths[engine.lane_path()];
     if (OPAL_UNLIKELY(!path.compressed || path.stuck != nullptr ||
                       reliability::compressed_bytes + bytes.size() > path.sendi_bytes ||
                       path.known_fault() != Fault::none)) {

@@ -8,16 +8,10 @@
 namespace ft::dr {
 
 /// A BTL that can send at once does, and tells by its return value; it takes the descriptor back
-/// itself. BTLs that keep it call back.
-inline constexpr std::uint32_t plain_flags = MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
-inline constexpr std::uint32_t prompt_flags = plain_flags | MCA_BTL_DES_FLAGS_PRIORITY;
-/// btl/tcp that finds its connection broken while it sends at once tells nobody, and leaves an
-/// event behind that makes libevent run in a circle once it has connected anew. Where another path
-/// could take over it is asked to queue instead: then it reports the failure.
-inline std::uint32_t flags_for(const BtlPath &path) noexcept
-{
-    return path.queues ? plain_flags : prompt_flags;
-}
+/// itself. BTLs that keep it call back. What btl/tcp would keep goes out at its next turn only, and
+/// the program may be gone from MPI by then, with the answer that its peer waits for.
+inline constexpr std::uint32_t prompt_flags =
+    MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | MCA_BTL_DES_FLAGS_PRIORITY;
 
 /// The header, before an upper header that stands behind it already.
 inline void write_front(reliability::FragHeader &header, std::span<std::byte> front) noexcept

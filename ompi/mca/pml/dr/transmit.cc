@@ -120,12 +120,12 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     mca_btl_base_module_t *btl = path.btl;
     if (bytes <= path.sendi_bytes &&
         btl->btl_sendi(btl, path.endpoint, nullptr, buffer.data(), bytes, 0, MCA_BTL_NO_ORDER,
-                       flags_for(path), btl_tag, nullptr) == OPAL_SUCCESS) {
+                       prompt_flags, btl_tag, nullptr) == OPAL_SUCCESS) {
         engine.sent(what, present);
         return true;
     }
     mca_btl_base_descriptor_t *des =
-        btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, bytes, flags_for(path));
+        btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, bytes, prompt_flags);
     if (des == nullptr) {
         return false;
     }
@@ -200,7 +200,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         sum();
         write_front(header, {tx->room, front_bytes});
         if (btl->btl_sendi(btl, path.endpoint, nullptr, tx->room, total, 0, MCA_BTL_NO_ORDER,
-                           flags_for(path), btl_tag, nullptr) == OPAL_SUCCESS) {
+                           prompt_flags, btl_tag, nullptr) == OPAL_SUCCESS) {
             engine.sent(what, present, true);
             return true;
         }
@@ -223,11 +223,11 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
                                                  payload, bytes, 0, &convertor);
         std::size_t size = payload;
         des = btl->btl_prepare_src(btl, path.endpoint, &convertor, MCA_BTL_NO_ORDER, front_bytes,
-                                   &size, flags_for(path));
+                                   &size, prompt_flags);
         OBJ_DESTRUCT(&convertor);
         FT_ASSERT(des == nullptr || size == payload);
     } else {
-        des = btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, total, flags_for(path));
+        des = btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, total, prompt_flags);
         if (des != nullptr && payload != 0) {
             copy(front(des) + front_bytes);
         }
@@ -295,7 +295,7 @@ unsigned PeerState::transmit_run(BtlPath &path, reliability::Transmit &first, un
         const std::uint64_t offset = vfrag.offset_of(index);
         const std::uint32_t payload = vfrag.bytes_of(index);
         mca_btl_base_descriptor_t *des = btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER,
-                                                        front_bytes + payload, flags_for(path));
+                                                        front_bytes + payload, prompt_flags);
         if (OPAL_UNLIKELY(des == nullptr)) {
             break;
         }

@@ -1,0 +1,253 @@
+// A path through memory beside others: it carries alone, and who does not answer over it is taken
+// to be looking elsewhere. And what is believed of latencies, by which short messages choose.
+#include "test/unit/cmocka.hpp"
+#include "test/unit/reliability/path_fixture.hpp"
+
+using namespace ft::test;
+
+namespace {
+
+Config striping()
+{
+    Config c = quick_config();
+    c.stripe_memory = true;
+    return c;
+}
+
+/// Two ordinary paths, and one through memory that is the slowest by its own account.
+struct Beside : Fixture {
+    explicit Beside(const Config &c = quick_config()) : Fixture(2, c)
+    {
+        PathInfo info;
+        info.max_fragment_bytes = 4000;
+        info.latency = 50_us;
+        info.in_memory = true;
+        memory = set.add(info);
+    }
+    PathId memory = no_path;
+};
+
+void it_carries_alone_while_it_is_up(void **)
+{
+    std::array<PathId, 5> picked{};
+    PathId striped = no_path;
+    {
+        Beside f;
+        picked[0] = f.set.pick(100, no_path);
+        f.set.use(f.memory).in_flight = 1'000'000'000;
+        picked[1] = f.set.pick(100, no_path);
+        f.set.use(f.memory).blocked = true;
+        picked[2] = f.set.pick(100, no_path); // there will be room sooner than another is connected
+        f.set.unblock();
+        f.set.on_error(f.memory, f.now);
+        picked[3] = f.set.pick(100, no_path);
+        f.set.revive(f.memory, f.now);
+        picked[4] = f.set.pick(100, no_path);
+    }
+    {
+        Beside f(striping());
+        striped = f.set.pick(100, no_path);
+    }
+    assert_int_equal(picked[0], 2);
+    assert_int_equal(picked[1], 2);
+    assert_int_equal(picked[2], no_path);
+    assert_int_equal(picked[3], 0);
+    assert_int_equal(picked[4], 0); // it has to be asked before
+    assert_int_equal(striped, 0);
+}
+
+void a_peer_that_does_not_look_costs_no_path(void **)
+{
+    unsigned borne = 0;
+    bool alone = true;
+    PathId beyond = no_path;
+    PathId afterwards = no_path;
+    unsigned retries = 0;
+    {
+        Beside f;
+        retries = f.config.path_retries;
+        while (f.set[f.memory].state == PathState::up && borne < 100) {
+            alone = alone && f.set.waits_for_peer(f.memory) && f.set.pick(100, no_path) == f.memory;
+            f.time_out(f.memory);
+            ++borne;
+        }
+        beyond = f.set.pick(100, f.memory);
+        f.set.on_alive(f.memory, f.now += 1_us);
+        afterwards = f.set.pick(100, no_path);
+    }
+    assert_int_equal(borne, retries); // the last of them is one too many
+    assert_true(alone);
+    assert_int_equal(beyond, 0);
+    assert_int_equal(afterwards, 2);
+}
+
+/// Who answers over another path does look.
+void an_answer_by_another_way_tells_against_it(void **)
+{
+    PathState state = PathState::up;
+    {
+        Beside f;
+        f.time_out(f.memory);
+        f.set.on_alive(0, f.now += 1_us);
+        f.time_out(f.memory);
+        state = f.set[f.memory].state;
+    }
+    assert_int_equal(state, PathState::suspect);
+}
+
+/// Two ends with an ordinary path 0 and one through memory. The first transmissions of a message
+/// are lost.
+struct Ends {
+    Ends()
+    {
+        for (End *end : {&t.a, &t.b}) {
+            PathInfo info;
+            info.max_fragment_bytes = 1 << 16;
+            info.latency = 100_us;
+            (void)end->peer.add_path(info, t.now);
+            info.in_memory = true;
+            info.latency = 1_us;
+            (void)end->peer.add_path(info, t.now);
+        }
+    }
+    /// \return by which paths it went, until one of them was taken
+    std::vector<PathId> lost(unsigned transmissions)
+    {
+        std::vector<PathId> paths;
+        (void)t.a.submit(true, 8, 8, t.now);
+        while (paths.size() <= transmissions && t.now < Time::from_ns(0) + 100_s) {
+            for (const Frame &frame : t.a.pump(t.now)) {
+                if (frame.what != Transmit::What::fragment) {
+                    continue;
+                }
+                paths.push_back(frame.path);
+                if (paths.size() > transmissions) {
+                    (void)t.b.take(frame, t.now);
+                }
+            }
+            t.now = std::max(t.now + 1_us, t.a.peer.next_deadline());
+            t.a.peer.on_time(t.now);
+        }
+        return paths;
+    }
+    Two t{0};
+};
+
+void what_a_timer_repeats_stays_in_memory(void **)
+{
+    std::vector<PathId> few;
+    std::vector<PathId> many;
+    std::size_t delivered = 0;
+    unsigned retries = 0;
+    bool used = true;
+    {
+        Ends e;
+        few = e.lost(2);
+        used = e.t.a.peer.paths()[0].fragments_sent != 0;
+        delivered = e.t.b.delivered.size();
+        retries = quick_config().path_retries;
+    }
+    {
+        Ends e;
+        many = e.lost(retries);
+    }
+    assert_true(few == std::vector<PathId>(3, 1));
+    assert_false(used);
+    assert_int_equal(delivered, 1);
+    assert_int_equal(many.back(), 0); // it may be memory that fails, after all
+    assert_true(std::all_of(many.begin(), many.end() - 1, [](PathId id) { return id == 1; }));
+}
+
+/// The first round trips of a path are to a process that does not look yet. What is believed of it
+/// must not keep all short messages from it for ever, which could show better.
+void first_round_trips_are_not_the_last_word(void **)
+{
+    PathId at_first = no_path;
+    PathId known = no_path;
+    PathId later = no_path;
+    PathId again = no_path;
+    {
+        Fixture f(0);
+        PathInfo info;
+        info.max_fragment_bytes = 4000;
+        info.latency = 100_us;
+        (void)f.set.add(info);
+        info.latency = 1_us;
+        (void)f.set.add(info);
+        const auto measured = [&](PathId id, Duration trip, unsigned acked) {
+            Path &path = f.set.use(id);
+            path.rtt.sample(trip);
+            path.sampled_at = f.now;
+            path.fragments_acked += acked;
+        };
+        const auto pick = [&] {
+            f.set.keep_pace(f.now);
+            return f.set.pick(8, no_path);
+        };
+        measured(0, 10_us, 100);
+        measured(1, 200_us, 2);
+        at_first = pick();
+        measured(1, 200_us, 100);
+        known = pick();
+        f.now += 1_s;
+        measured(0, 10_us, 1);
+        later = pick();
+        measured(1, 200_us, 1);
+        again = pick();
+    }
+    assert_int_equal(at_first, 1);
+    assert_int_equal(known, 0);
+    assert_int_equal(later, 1);
+    assert_int_equal(again, 0);
+}
+
+/// The lane is open over the better one of two paths, as long as it is that.
+void the_lane_is_open_over_the_better_path(void **)
+{
+    unsigned on_lane = 0;
+    std::uint64_t by_the_other = 1;
+    unsigned until_full = 0;
+    {
+        Ends e;
+        for (unsigned i = 0; i < 10; ++i) {
+            e.t.b.take_all(e.t.a.express(8, e.t.now, Form::compressed), e.t.now);
+        }
+        on_lane = e.t.a.on_lane;
+        by_the_other = e.t.a.peer.paths()[0].fragments_sent;
+    }
+    {
+        Config c = quick_config();
+        Two t(0, c);
+        for (End *end : {&t.a, &t.b}) {
+            PathInfo info;
+            info.max_fragment_bytes = 1 << 16;
+            info.latency = 2_us;
+            info.bandwidth = 1; // a byte a nanosecond: after 1 us of it the other is as good
+            (void)end->peer.add_path(info, t.now);
+            info.latency = 1_us;
+            (void)end->peer.add_path(info, t.now);
+        }
+        do {
+            t.b.take_all(t.a.express(32, t.now, Form::compressed), t.now);
+            ++until_full;
+        } while (t.a.peer.paths()[0].fragments_sent == 0 && until_full < 1000);
+    }
+    assert_int_equal(on_lane, 9);
+    assert_int_equal(by_the_other, 0);
+    assert_in_range(until_full, 30, 34);
+}
+
+} // namespace
+
+int main()
+{
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(it_carries_alone_while_it_is_up),
+        cmocka_unit_test(a_peer_that_does_not_look_costs_no_path),
+        cmocka_unit_test(an_answer_by_another_way_tells_against_it),
+        cmocka_unit_test(what_a_timer_repeats_stays_in_memory),
+        cmocka_unit_test(first_round_trips_are_not_the_last_word),
+        cmocka_unit_test(the_lane_is_open_over_the_better_path),
+    };
+    return cmocka_run_group_tests_name("memory_path", tests, nullptr, nullptr);
+}
