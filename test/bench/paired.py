@@ -54,9 +54,10 @@ class Machine:
         self.environment = environment
 
     def mpirun(self, pml, btl, program, mca=(), cwd=None, ranks=2):
-        """One mpirun of two ranks, each bound to a core, or of more, which share the cores."""
+        """One mpirun of two ranks, each bound to a core, or of more, which share the cores; btl None names no BTL."""
         places = ["--bind-to", "core"] if ranks == 2 else ["--oversubscribe"]
-        command = ["mpirun", "-n", str(ranks), *places, "--mca", "pml", pml, "--mca", "btl", btl + ",self"]
+        command = ["mpirun", "-n", str(ranks), *places, "--mca", "pml", pml]
+        command += ["--mca", "btl", btl + ",self"] if btl else []
         for name, value in dict(mca).items():
             command += ["--mca", name, str(value)]
         command += [str(word) for word in program]
