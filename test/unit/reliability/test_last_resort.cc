@@ -1,4 +1,7 @@
 // Data never waits while a path could carry it.
+#include <algorithm>
+#include <set>
+
 #include "test/unit/cmocka.hpp"
 #include "test/unit/reliability/path_fixture.hpp"
 
@@ -125,6 +128,48 @@ void a_message_takes_the_path_in_its_hold_down(void **)
     assert_true(took < bound);
 }
 
+/// What a VFRAG sent over eight paths is lost, and messages pass over one of them. One timer finds
+/// the first, the next all the others: they are as old as that.
+void what_is_overdue_costs_no_timer_for_each_path(void **)
+{
+    constexpr unsigned paths = 8;
+    std::set<PathId> first;
+    std::set<std::int64_t> moments;
+    bool done = false;
+    {
+        Two two(paths);
+        for (unsigned i = 0; i < 4 * paths; ++i) {
+            (void)two.a.submit(false, std::uint64_t{paths} * 1024, 1024, two.now);
+            two.settle(4);
+        }
+        two.a.done.clear();
+        Vfrag &lost = two.a.submit(false, std::uint64_t{paths} * 1024, 1024, two.now);
+        for (const Frame &frame : two.a.pump(two.now)) {
+            first.insert(frame.path);
+        }
+        const auto is_done = [&] {
+            return std::ranges::find(two.a.done, &lost) != two.a.done.end();
+        };
+        for (const Time end = two.now + 1_s; two.now < end && !is_done(); two.now += 50_us) {
+            (void)two.a.submit(true, 8, 8, two.now);
+            two.a.peer.on_time(two.now);
+            const auto frames = two.a.pump(two.now);
+            for (const Frame &frame : frames) {
+                if (frame.vfrag == &lost && frame.path != 0) {
+                    moments.insert(two.now.ns());
+                }
+            }
+            two.b.take_all(frames, two.now += 10_us);
+            two.b.peer.flush_acks();
+            two.a.take_all(two.b.pump(two.now), two.now += 10_us);
+        }
+        done = is_done();
+    }
+    assert_int_equal(first.size(), paths);
+    assert_true(done);
+    assert_in_range(moments.size(), 1, 4); // by a timer for each: 8
+}
+
 } // namespace
 
 int main()
@@ -133,6 +178,7 @@ int main()
         cmocka_unit_test(a_hold_down_keeps_no_data_waiting),
         cmocka_unit_test(what_is_down_is_asked_when_nothing_is_ready),
         cmocka_unit_test(a_message_takes_the_path_in_its_hold_down),
+        cmocka_unit_test(what_is_overdue_costs_no_timer_for_each_path),
     };
     return cmocka_run_group_tests_name("last_resort", tests, nullptr, nullptr);
 }

@@ -101,7 +101,7 @@ void look(BtlPath &path, bool every_turn) noexcept
         path.seen_socket = socket;
         __atomic_add_fetch(&path.connections, 1, __ATOMIC_RELEASE);
         tcp.keep_alive();
-    } else {
+    } else if (path.seen_socket >= 0 || !tcp.at_rest()) {
         // If not now, what is left of the connection would meet the next one, whose socket may even
         // have the same number.
         tcp.leave_failed();

@@ -1,7 +1,5 @@
 #include "ompi/mca/pml/dr/tcp_endpoint.hpp"
 
-#include <utility>
-
 #include <netinet/tcp.h>
 
 namespace ft::dr {
@@ -69,13 +67,13 @@ mca_btl_base_descriptor_t *TcpEndpoint::take_half_sent() noexcept
     // One that met the broken connection when it was to be sent at once waits for the socket that
     // is closed, which would spoil the event of the next socket.
     opal_event_del(&send_event_);
-    return std::exchange(send_frag_, nullptr);
+    return take(send_frag_);
 }
 
 mca_btl_base_descriptor_t *TcpEndpoint::take_half_received() noexcept
 {
     const Hold hold(recv_lock_);
-    return hold ? std::exchange(recv_frag_, nullptr) : nullptr;
+    return hold ? take(recv_frag_) : nullptr;
 }
 
 bool TcpEndpoint::has_waiting() noexcept

@@ -26,6 +26,12 @@ class TcpEndpoint {
     bool connected() const noexcept { return load(state_) == State::connected && load(sd_) >= 0; }
     /// No connection, and none being made.
     bool closed() const noexcept { return load(state_) == State::closed && load(sd_) < 0; }
+    /// Closed, and nothing of a connection is left in it.
+    bool at_rest() const noexcept
+    {
+        return closed() && load(send_frag_) == nullptr && load(recv_frag_) == nullptr &&
+               load(frags_.opal_list_length) == 0;
+    }
     /// It is closing a broken connection, and completes what is queued with errors.
     bool failing() const noexcept { return load(state_) == State::failed && load(sd_) < 0; }
     /// Outside of btl/tcp's calls: takes an endpoint out of the state that btl/tcp leaves it in
@@ -36,7 +42,7 @@ class TcpEndpoint {
     int socket() const noexcept { return load(sd_); }
 
     /// Within a callback while it is failing: the descriptor that is called back may be freed.
-    void forget_send() noexcept { send_frag_ = nullptr; }
+    void forget_send() noexcept { (void)take(send_frag_); }
     /// When closed, and before anything else is sent: takes out the fragment that was being sent.
     /// btl/tcp will not call back for it any more.
     mca_btl_base_descriptor_t *take_half_sent() noexcept;
@@ -62,6 +68,10 @@ class TcpEndpoint {
     static T load(const T &field) noexcept
     {
         return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
+    }
+    static mca_btl_base_descriptor_t *take(mca_btl_base_descriptor_t *&fragment) noexcept
+    {
+        return __atomic_exchange_n(&fragment, nullptr, __ATOMIC_ACQ_REL);
     }
 
     opal_list_item_t super_;
