@@ -89,7 +89,8 @@ def window_at_sender():
 
 def credit_at_sender():
     """and so does pml_dr_eager_window_bytes"""
-    bounded(stalled("vader,tcp", 1 << 30, 1 << 18, pml_dr_eager_window_bytes=1 << 18))
+    # Of several paths one sends again what the other holds, whose pml_dr_path_depth is full.
+    bounded(stalled("vader,tcp", 1 << 30, 1 << 18, pml_dr_eager_window_bytes=1 << 18, pml_dr_stripe_memory=1))
 
 
 def unbounded_sender_grows():

@@ -24,7 +24,7 @@ int PathSet::preference(const Path &path) const noexcept
 {
     switch (path.state) {
     case PathState::up:
-        return path.info.in_memory && !config_.stripe_memory ? 0 : 1;
+        return path.info.in_memory && !config_.stripe_memory && !refuses(path) ? 0 : 1;
     case PathState::probing:
         return path.confirms != 0 ? 2 : 4;
     case PathState::suspect:
@@ -35,6 +35,11 @@ int PathSet::preference(const Path &path) const noexcept
         break;
     }
     return no_preference;
+}
+
+bool PathSet::refuses(const Path &path) const noexcept
+{
+    return path.refused_tx == path.next_tx && now_ - path.refused_at > refusal_borne;
 }
 
 void PathSet::keep_pace(base::Time now) noexcept

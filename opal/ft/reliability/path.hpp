@@ -68,7 +68,9 @@ struct Path {
     std::uint32_t largest_acked_tx = 0;
     std::uint32_t largest_acked_stamp = 0;
     std::uint32_t reorder_threshold = 3;
-    std::uint32_t held = 0;      ///< fragments with the BTL, not locally complete
+    std::uint32_t refused_tx = UINT32_MAX; ///< what its BTL had no room for: no tx; there was none
+    base::Time refused_at{};               ///< ... for the first time
+    std::uint32_t held = 0;                ///< fragments with the BTL, not locally complete
     base::Time revived_at{};     ///< what was held before belongs to the transport that failed
     std::uint64_t in_flight = 0; ///< payload bytes in flight
     std::unique_ptr<Congestion> congestion; ///< of an unreliable path; others have none

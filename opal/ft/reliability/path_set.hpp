@@ -180,6 +180,16 @@ class PathSet {
     void on_time(base::Time now);
     /// No path that is not up is probed any more.
     void rest() noexcept;
+    /// Its BTL has no room.
+    void block(PathId id)
+    {
+        Path &path = paths_.use(id);
+        path.blocked = true;
+        if (path.refused_tx != path.next_tx) {
+            path.refused_tx = path.next_tx;
+            path.refused_at = now_;
+        }
+    }
     /// The BTLs may have room again.
     void unblock() noexcept
     {
@@ -223,6 +233,7 @@ class PathSet {
     /// Of several paths none is given more than it carries in so long and two round trips: what
     /// lies in its queue when it becomes slow cannot be given to another any more.
     static constexpr base::Duration most_ahead = base::Duration::from_ms(100);
+    static constexpr base::Duration refusal_borne = base::Duration::from_ms(100);
     static constexpr int no_preference = 5;    ///< of one that is gone
     static constexpr unsigned fill_shift = 20; ///< Path::filled_at counts 2^20 ns
 
@@ -240,6 +251,9 @@ class PathSet {
     /// then suspect, then any that is not gone. Whatever goes to a process of the same node by way
     /// of a network takes time from the cores that move it through memory faster.
     [[nodiscard]] int preference(const Path &path) const noexcept;
+    /// Its BTL has had no room for so long, with nothing that it took between, that others take
+    /// part: it may be that processes which do not look hold all of vader's buffers.
+    [[nodiscard]] bool refuses(const Path &path) const noexcept;
     /// How long a short fragment takes to the peer, as believed.
     [[nodiscard]] base::Duration latency(const Path &path) const noexcept;
     [[nodiscard]] std::uint32_t preferred_of_several(PathId best) const noexcept;

@@ -338,7 +338,7 @@ void Peer::sent_run(const Transmit &t, unsigned count, base::Time now)
 void Peer::blocked(PathId path) noexcept
 {
     lane_ = false;
-    paths_.use(path).blocked = true;
+    paths_.block(path);
 }
 
 void Peer::unblock() noexcept

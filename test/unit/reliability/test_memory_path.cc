@@ -56,6 +56,37 @@ void it_carries_alone_while_it_is_up(void **)
     assert_int_equal(striped, 0);
 }
 
+/// Its BTL may have no room since others do not look. The first refusal does not tell.
+void others_help_when_it_refuses_for_long(void **)
+{
+    std::array<PathId, 4> picked{};
+    {
+        Beside f;
+        const auto pick = [&] {
+            f.set.keep_pace(f.now);
+            return f.set.pick(100, no_path);
+        };
+        (void)pick();
+        f.set.block(f.memory);
+        picked[0] = pick();
+        for (unsigned i = 0; i < 110; ++i) {
+            f.now += 1_ms;
+            f.set.unblock();
+            (void)pick();
+            f.set.block(f.memory);
+        }
+        picked[1] = pick();
+        f.set.unblock();
+        picked[2] = pick();
+        f.set.use(f.memory).next_tx += 1; // it took one
+        picked[3] = pick();
+    }
+    assert_int_equal(picked[0], no_path);
+    assert_int_equal(picked[1], 0);
+    assert_int_equal(picked[2], 0); // the slowest by its own account, in this test
+    assert_int_equal(picked[3], 2);
+}
+
 void a_peer_that_does_not_look_costs_no_path(void **)
 {
     unsigned borne = 0;
@@ -243,6 +274,7 @@ int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(it_carries_alone_while_it_is_up),
+        cmocka_unit_test(others_help_when_it_refuses_for_long),
         cmocka_unit_test(a_peer_that_does_not_look_costs_no_path),
         cmocka_unit_test(an_answer_by_another_way_tells_against_it),
         cmocka_unit_test(what_a_timer_repeats_stays_in_memory),
