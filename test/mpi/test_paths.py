@@ -41,6 +41,8 @@ def run(network, parameters, program):
 def carries_again(failure, silent_ms, stripe):
     """vader dies for so long beside tcp, traffic goes by tcp, and then by vader again; what it printed, and its paths."""
     result, paths = run("vader+tcp", {"btl_fault_kill_after": 2000, "btl_fault_kill_btl": "vader", "pml_dr_stripe_memory": stripe,
+                                      # Memory that is silent is borne with for about so long.
+                                      "pml_dr_rto_max_ms": 2000 if stripe else 100,
                                       "btl_fault_revive_after_ms": silent_ms, "btl_fault_ranks": 0,
                                       "pml_dr_hold_down_ms": 50, "pml_dr_probe_interval_ms": 20}, [FAST_PATH, failure])
     first = [path for path in paths if path.rank == 0][0]
@@ -67,7 +69,7 @@ def after_a_short_silence():
 
 def memory_alone():
     """unless told otherwise tcp carries nothing between processes of a node, nor is connected for a receiver that computes"""
-    for program in ([ftmpi.HASHRING, *WORK], [COMPUTING]):
+    for program in ([ftmpi.HASHRING, *WORK], [COMPUTING], [COMPUTING, 5]):
         for stripe in (0, 1):
             result, paths = run("vader+tcp", {"pml_dr_stripe_memory": stripe}, program)
             sent = {btl: sum(path.sent for path in paths if path.btl == btl) for btl in ("vader", "tcp")}

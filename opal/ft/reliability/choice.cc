@@ -18,6 +18,12 @@ bool worth_waiting_for(const Path &path)
            path.congestion == nullptr;
 }
 
+/// By what was measured, if there was anything.
+base::Duration measured_latency(const Path &path)
+{
+    return path.rtt.has_sample() ? path.rtt.minimum() / 2 : path.info.latency;
+}
+
 } // namespace
 
 int PathSet::preference(const Path &path) const noexcept
@@ -72,23 +78,26 @@ bool PathSet::far_ahead(const Path &path, std::uint64_t bytes) const noexcept
 
 base::Duration PathSet::latency(const Path &path) const noexcept
 {
-    if (!path.rtt.has_sample()) {
-        return path.info.latency;
-    }
     // Round trips to a process that does not look, as when a job begins, are long; and what seems
     // slow by them is given no short message that would show better. So the word of its BTL holds,
     // if that is better, until enough is known, and again when nothing was measured for a while.
-    const base::Duration measured = path.rtt.minimum() / 2;
-    const bool known =
-        path.fragments_acked >= known_after && now_ - path.sampled_at < explore_interval;
-    return known ? measured : std::min(measured, path.info.latency);
+    const bool is_new =
+        path.fragments_acked < known_after ||
+        (path.revived_at > base::Time{} && now_ - path.revived_at < explore_interval);
+    const bool known = !is_new && now_ - path.sampled_at < explore_interval;
+    return known ? measured_latency(path) : std::min(measured_latency(path), path.info.latency);
 }
 
 PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) const noexcept
 {
+    // What is to be avoided does not keep others out, as memory would.
+    const auto class_of = [&](PathId id) {
+        const int its_class = preference(paths_[id]);
+        return id == avoid ? std::max(its_class, 1) : its_class;
+    };
     int best_class = no_preference;
-    for (const Path &path : paths_) {
-        best_class = std::min(best_class, preference(path));
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        best_class = std::min(best_class, class_of(id));
     }
     if (best_class == no_preference) {
         return no_path;
@@ -100,7 +109,7 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
         const bool room = has_room(path, bytes, urgent) && (urgent || !far_ahead(path, bytes));
-        if (preference(path) != best_class ||
+        if (class_of(id) != best_class ||
             (!room && (urgent || avoid != no_path || !worth_waiting_for(path)))) {
             continue;
         }
@@ -122,18 +131,15 @@ PathId PathSet::pick_of_several(std::uint64_t bytes, PathId avoid, bool urgent) 
 std::uint32_t PathSet::preferred_of_several(PathId best) const noexcept
 {
     // What is believed of latencies changes with time: this holds for all that it may become.
-    const auto slowest = [](const Path &path) {
-        return path.rtt.has_sample() ? path.rtt.minimum() / 2 : path.info.latency;
-    };
     const Path &it = paths_[best];
     auto bytes = static_cast<double>(loaded_bytes - 1); // more is measured, and may be its fill
     for (PathId id = 0; id < paths_.size(); ++id) {
         const Path &path = paths_[id];
         if (id != best && preference(path) <= preference(it)) {
             const auto later = static_cast<double>(
-                (std::min(slowest(path), path.info.latency) - slowest(it)).ns());
+                (std::min(measured_latency(path), path.info.latency) - measured_latency(it)).ns());
             const double until = later + static_cast<double>(path.in_flight) / path.bandwidth;
-            bytes = std::min(bytes, until * it.bandwidth - 1);
+            bytes = std::min(bytes, until * it.bandwidth);
         }
     }
     return static_cast<std::uint32_t>(std::max(bytes, 0.0));
@@ -150,14 +156,16 @@ PathId PathSet::pick_control(PathId wanted, std::uint64_t turn) const noexcept
     int best_class = no_preference;
     unsigned count = 0;
     for (const Path &path : paths_) {
-        const int its_class = usable(path) ? preference(path) : no_preference;
+        // Memory has room sooner than another is connected.
+        const bool counts = usable(path) || preference(path) == 0;
+        const int its_class = counts ? preference(path) : no_preference;
         if (its_class < best_class) {
             best_class = its_class;
             count = 0;
         }
-        count += its_class == best_class ? 1 : 0;
+        count += its_class == best_class && usable(path) ? 1 : 0;
     }
-    if (best_class == no_preference) {
+    if (count == 0 || best_class == no_preference) {
         return no_path;
     }
     turn %= count;

@@ -39,8 +39,8 @@ struct Config {
     CongestionControl congestion = CongestionControl::hybrid; ///< of unreliable paths
     const Absence *absence = nullptr; ///< of this process; nullptr: it is always there
     std::uint32_t path_retries = 5; ///< unanswered tries that take a path down when another answers
-    bool stripe_memory = false; ///< paths through memory share with others what they could carry
-                                ///< alone
+    bool stripe_memory = false; ///< paths through memory are like others; else they carry alone,
+                                ///< and silence over them is borne with for about rto_max
     base::Duration probe_interval =
         base::Duration::from_ms(500); ///< between probes of a path that is down
     std::uint32_t probe_confirm = 3;  ///< replies in a row that bring it back

@@ -247,8 +247,10 @@ void PathSet::on_timeout(PathId id, base::Time now, base::Time sent)
     if (config_.disable_failover) {
         return;
     }
-    if (waits_for_peer(id) && path.strikes == 0 && path.timeouts < config_.path_retries) {
-        return; // a peer that does not look: another path would only have to be connected
+    // A peer that does not look: another path would only have to be connected. Each timeout in a
+    // row is twice as long as the one before, so together this is about rto_max.
+    if (waits_for_peer(id) && path.strikes == 0 && now - sent < config_.rto_max / 2) {
+        return;
     }
     if (path.state == PathState::up) {
         change(id, PathState::suspect, now);

@@ -34,11 +34,11 @@ class PathSet {
     /// To be changed: from now on it is a path that was used (PathTable).
     [[nodiscard]] Path &use(PathId id) { return paths_.use(id); }
 
-    /// The path that would deliver `bytes` earliest: up ones first, else those that answer probes
-    /// while their hold-down runs, else suspect ones, else any that is not gone; never a blocked or
-    /// full one. no_path when there is none, or when the earliest is a full one that is worth
-    /// waiting for. \param avoid a path to take only if there is no other in the best class;
-    /// no_path for none \param urgent beyond a congestion window, too
+    /// The path of the best class (`preference`) that would deliver `bytes` earliest; never a
+    /// blocked or full one. no_path when there is none in that class, or when the earliest is a
+    /// full one that is worth waiting for. \param avoid a path to take only if there is no other in
+    /// the best class, which it does not make better by being one through memory; no_path for none
+    /// \param urgent beyond a congestion window, too
     [[nodiscard]] PathId pick(std::uint64_t bytes, PathId avoid, bool urgent = false) const noexcept
     {
         if (paths_.size() != 1) {
@@ -53,7 +53,7 @@ class PathSet {
     /// class. \param turn another number picks another of them: nothing tells whether a control
     /// fragment arrived, so none of them may be relied on forever
     [[nodiscard]] PathId pick_control(PathId wanted, std::uint64_t turn) const noexcept;
-    /// As long as no more bytes than this are in flight over `best`, that was picked last, and
+    /// As long as fewer bytes than this are in flight over `best`, that was picked last, and
     /// nothing becomes of any path but that more goes over `best`, `pick` chooses it again. Less
     /// than UINT32_MAX.
     [[nodiscard]] std::uint32_t preferred_until(PathId best) const noexcept
@@ -99,11 +99,12 @@ class PathSet {
     /// answered
     void on_timeout(PathId id, base::Time now, base::Time sent = {});
     /// Whether it is as good as before for what it was given and a timer took for lost: through
-    /// memory that comes when the peer looks, and not sooner by way of a network. Not for ever: see
-    /// on_timeout.
+    /// memory that comes when the peer looks, and not sooner by way of a network. It is for
+    /// rto_max: see on_timeout.
     [[nodiscard]] bool waits_for_peer(PathId id) const noexcept
     {
-        return paths_[id].info.in_memory && paths_[id].state == PathState::up;
+        return paths_[id].info.in_memory && !config_.stripe_memory &&
+               paths_[id].state == PathState::up;
     }
     /// The ACK timer of what was sent over this path expired: for one that is tried before its
     /// hold-down is over this is as good as a lost probe.
@@ -180,12 +181,12 @@ class PathSet {
     void on_time(base::Time now);
     /// No path that is not up is probed any more.
     void rest() noexcept;
-    /// Its BTL has no room.
-    void block(PathId id)
+    /// Its BTL has no room. \param fragments there are some that wait
+    void block(PathId id, bool fragments)
     {
         Path &path = paths_.use(id);
         path.blocked = true;
-        if (path.refused_tx != path.next_tx) {
+        if (fragments && path.refused_tx != path.next_tx) {
             path.refused_tx = path.next_tx;
             path.refused_at = now_;
         }

@@ -120,6 +120,7 @@ void Peer::path_revived(PathId path, base::Time now)
 
 void Peer::note_put_off()
 {
+    lane_ = false;
     FragHeader h;
     h.flags = put_off_->flags;
     h.cumulative = put_off_->cumulative;
@@ -182,6 +183,7 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         return false;
     }
     t.header = FragHeader{};
+    paths_.keep_pace(now);
     if (!replies_.empty()) {
         const Reply &reply = replies_.front();
         t.what = Transmit::What::probe_reply;
@@ -217,7 +219,6 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
             return true;
         }
     }
-    paths_.keep_pace(now);
     if (!sender_.choose(t.choice)) {
         return false;
     }
@@ -338,7 +339,7 @@ void Peer::sent_run(const Transmit &t, unsigned count, base::Time now)
 void Peer::blocked(PathId path) noexcept
 {
     lane_ = false;
-    paths_.block(path);
+    paths_.block(path, !sender_.nothing_to_send());
 }
 
 void Peer::unblock() noexcept

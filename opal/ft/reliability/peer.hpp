@@ -155,7 +155,7 @@ class Peer {
             lane_bytes_ = paths_.preferred_until(lane_path_);
         }
         const Path &path = paths_[lane_path_];
-        return path.in_flight + bytes <= lane_bytes_ &&
+        return path.in_flight + bytes < lane_bytes_ &&
                (path.info.acknowledged ? !sender_.idle() : closely_behind()) &&
                sender_.has_room(bytes, true) &&
                (receiver_.tells_nothing() || receiver_.may_wait(now));

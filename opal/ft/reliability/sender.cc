@@ -88,7 +88,8 @@ bool Sender::choose(Choice &choice) const noexcept
                                record.reason == LossReason::tail ||
                                record.reason == LossReason::nack;
         const bool blamed = !by_chance || record.tries >= tries_by_chance;
-        const PathId avoid = blamed && !paths_.waits_for_peer(record.path) ? record.path : no_path;
+        const PathId avoid =
+            blamed && (by_chance || !paths_.waits_for_peer(record.path)) ? record.path : no_path;
         PathId path = paths_.pick(v.bytes_of(index), avoid, urgent_);
         if (config_.disable_failover && paths_[record.path].state != PathState::gone) [[unlikely]] {
             path = record.path;
