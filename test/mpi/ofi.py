@@ -31,8 +31,8 @@ PROVIDERS = ("shm", "sockets", "udp;ofi_rxd") if ALL else ("shm",)
 
 ftmpi.NETWORKS.update({
     "ofi": ("ofi", TWO_SIDED, 1),
-    "ofi+others": ("vader,tcp,ofi", {**TWO_SIDED, "btl_tcp_if_include": "lo"}, 3),
-    "ofi as it comes": ("vader,tcp,ofi", {"btl_tcp_if_include": "lo"}, 2),
+    "ofi+others": ("vader,tcp,ofi", {**TWO_SIDED, "btl_tcp_if_include": "lo", "pml_dr_stripe_memory": 1}, 3),
+    "ofi as it comes": ("vader,tcp,ofi", {"btl_tcp_if_include": "lo", "pml_dr_stripe_memory": 1}, 2),
 })
 
 
