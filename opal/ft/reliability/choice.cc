@@ -45,7 +45,7 @@ int PathSet::preference(const Path &path) const noexcept
 
 bool PathSet::refuses(const Path &path) const noexcept
 {
-    return path.refused_tx == path.next_tx && now_ - path.refused_at > refusal_borne;
+    return path.refused_tx == path.next_tx && now_ - path.refused_at > config_.rto_max / 2;
 }
 
 void PathSet::keep_pace(base::Time now) noexcept

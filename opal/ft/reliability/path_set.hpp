@@ -186,10 +186,18 @@ class PathSet {
     {
         Path &path = paths_.use(id);
         path.blocked = true;
-        if (fragments && path.refused_tx != path.next_tx) {
-            path.refused_tx = path.next_tx;
-            path.refused_at = now_;
+        if (fragments) {
+            note_refusal(path);
         }
+    }
+    /// Fragments wait, and no path takes any: those that hold all they may do not move.
+    void note_full() noexcept
+    {
+        paths_.each_used([this](PathId, Path &path) {
+            if (path.info.in_memory && path.held >= config_.path_depth) {
+                note_refusal(path);
+            }
+        });
     }
     /// The BTLs may have room again.
     void unblock() noexcept
@@ -234,7 +242,6 @@ class PathSet {
     /// Of several paths none is given more than it carries in so long and two round trips: what
     /// lies in its queue when it becomes slow cannot be given to another any more.
     static constexpr base::Duration most_ahead = base::Duration::from_ms(100);
-    static constexpr base::Duration refusal_borne = base::Duration::from_ms(100);
     static constexpr int no_preference = 5;    ///< of one that is gone
     static constexpr unsigned fill_shift = 20; ///< Path::filled_at counts 2^20 ns
 
@@ -252,8 +259,15 @@ class PathSet {
     /// then suspect, then any that is not gone. Whatever goes to a process of the same node by way
     /// of a network takes time from the cores that move it through memory faster.
     [[nodiscard]] int preference(const Path &path) const noexcept;
-    /// Its BTL has had no room for so long, with nothing that it took between, that others take
-    /// part: it may be that processes which do not look hold all of vader's buffers.
+    void note_refusal(Path &path) noexcept
+    {
+        if (path.refused_tx != path.next_tx) {
+            path.refused_tx = path.next_tx;
+            path.refused_at = now_;
+        }
+    }
+    /// Its BTL has had no room for half of rto_max, with nothing that it took between: others take
+    /// part, for it may be that processes which do not look hold all of vader's buffers.
     [[nodiscard]] bool refuses(const Path &path) const noexcept;
     /// How long a short fragment takes to the peer, as believed.
     [[nodiscard]] base::Duration latency(const Path &path) const noexcept;

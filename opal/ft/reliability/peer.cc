@@ -220,6 +220,9 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         }
     }
     if (!sender_.choose(t.choice)) {
+        if (paths_.size() != 1 && !sender_.nothing_to_send()) {
+            paths_.note_full();
+        }
         return false;
     }
     const Vfrag &v = *t.choice.vfrag;
