@@ -181,6 +181,8 @@ class PathSet {
     void on_time(base::Time now);
     /// No path that is not up is probed any more.
     void rest() noexcept;
+    /// They are again, from now on.
+    void stop_resting(base::Time now) noexcept;
     /// Its BTL has no room. \param fragments there are some that wait
     void block(PathId id, bool fragments)
     {
@@ -204,8 +206,6 @@ class PathSet {
     {
         paths_.each_used([](PathId, Path &path) { path.blocked = false; });
     }
-    /// They are again, from now on.
-    void stop_resting(base::Time now) noexcept;
     /// When the newest doubt about a path came up: it was taken for suspect, or replaced.
     [[nodiscard]] base::Time doubted_at() const noexcept { return doubted_at_; }
     [[nodiscard]] base::Time next_deadline() const noexcept;

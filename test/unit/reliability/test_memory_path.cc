@@ -87,6 +87,35 @@ void others_help_when_it_refuses_for_long(void **)
     assert_int_equal(picked[3], 2);
 }
 
+/// What its BTL holds may never come back, while the peer answers.
+void others_help_when_it_is_full_for_long(void **)
+{
+    PathId at_first = 0;
+    PathId later = no_path;
+    PathId when_it_moves = no_path;
+    {
+        Beside f;
+        f.set.use(f.memory).held = f.config.path_depth;
+        const auto pick = [&] {
+            f.set.keep_pace(f.now);
+            const PathId picked = f.set.pick(100, no_path);
+            if (picked == no_path) {
+                f.set.note_full();
+            }
+            return picked;
+        };
+        at_first = pick();
+        f.now += f.config.rto_max / 2 + 1_us;
+        later = pick();
+        f.set.use(f.memory).held = 0;
+        f.set.use(f.memory).next_tx += 1;
+        when_it_moves = pick();
+    }
+    assert_int_equal(at_first, no_path);
+    assert_int_equal(later, 0);
+    assert_int_equal(when_it_moves, 2);
+}
+
 void a_peer_that_does_not_look_costs_no_path(void **)
 {
     Duration borne{};
@@ -313,6 +342,7 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(it_carries_alone_while_it_is_up),
         cmocka_unit_test(others_help_when_it_refuses_for_long),
+        cmocka_unit_test(others_help_when_it_is_full_for_long),
         cmocka_unit_test(a_peer_that_does_not_look_costs_no_path),
         cmocka_unit_test(an_answer_by_another_way_tells_against_it),
         cmocka_unit_test(what_it_loses_again_and_again_goes_elsewhere),
