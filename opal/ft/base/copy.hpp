@@ -1,5 +1,6 @@
 /// \file
-/// A copy of few bytes, without a call. Pure function; any thread.
+/// Copies that memcpy is not best at: of few bytes, and into memory that another core has in its
+/// cache. Pure functions; any thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,5 +28,27 @@ namespace ft::base {
         std::memcpy(to, from.data(), from.size());
     }
 }
+
+/// memcpy without its string instructions, which glibc takes from 4 or 8 KiB up: those are slower
+/// where what is read comes from memory or from another core's cache.
+inline void copy_by_vectors(std::byte *to, std::span<const std::byte> from) noexcept
+{
+    constexpr std::size_t piece = 2048;
+    while (from.size() > piece) {
+        std::memcpy(to, from.data(), piece);
+        to += piece;
+        from = from.subspan(piece);
+    }
+    if (!from.empty()) {
+        std::memcpy(to, from.data(), from.size());
+    }
+}
+
+/// memcpy with stores that go to memory past all caches (non-temporal ones, on x86-64; elsewhere
+/// memcpy itself). A usual store waits until no other cache holds the line; from a core that shares
+/// none with this one that takes hundreds of nanoseconds, and few are waited for at a time. The
+/// bytes are visible in order with whatever is stored afterwards. \param to room for `from`, which
+/// it must not overlap
+void copy_past_caches(std::byte *to, std::span<const std::byte> from) noexcept;
 
 } // namespace ft::base

@@ -146,10 +146,15 @@ std::uint32_t copy_crc32c(std::span<std::byte> to, std::span<const std::byte> fr
     return copy_then_sum(to, from, piece_bytes, Summed::source);
 }
 
-std::uint32_t copy_crc32c_by_strings(std::span<std::byte> to, std::span<const std::byte> from,
-                                     Summed summed)
+std::uint32_t copy_crc32c_shared(std::span<std::byte> to, std::span<const std::byte> from,
+                                 Summed summed)
 {
     FT_ASSERT(to.size() >= from.size());
+#if defined(__x86_64__)
+    if (from.size() >= stride && can_fold) {
+        return copy_folding(to.data(), from.data(), from.size());
+    }
+#endif
     return copy_then_sum(to, from, string_bytes, summed);
 }
 

@@ -48,12 +48,16 @@ std::uint32_t crc32c(const std::array<std::uint64_t, 3> &words, std::span<const 
 /// memcpy and isa-l, piece by piece.
 std::uint32_t copy_crc32c(std::span<std::byte> to, std::span<const std::byte> from);
 
-/// Which bytes are read for the sum of a copy.
+/// Which bytes are read for the sum of a copy. In one pass they are the same.
 enum class Summed : std::uint8_t { source, copy };
-/// The same with memcpy's string instructions, which are quicker into memory, or from it, that
-/// another core has in its cache. In pieces, so that the sum reads each from the nearest one.
-std::uint32_t copy_crc32c_by_strings(std::span<std::byte> to, std::span<const std::byte> from,
-                                     Summed summed);
+/// The same for memory, on one side, that another core uses too. Without VPCLMULQDQ memcpy's string
+/// instructions are quicker there: pieces that are long enough for them, and short enough for the
+/// sum to find them in the nearest cache.
+std::uint32_t copy_crc32c_shared(std::span<std::byte> to, std::span<const std::byte> from,
+                                 Summed summed);
+
+/// The same into such memory, with copy_past_caches (copy.hpp). The source is summed.
+std::uint32_t copy_crc32c_past_caches(std::span<std::byte> to, std::span<const std::byte> from);
 
 /// The checksum of several runs of bytes as if they stood one after the other.
 std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces);

@@ -368,7 +368,7 @@ void Sender::on_path_gone(PathId path, base::Time /*now*/)
         for (unsigned index = 0; index < v->next_unsent_; ++index) {
             const FragmentRecord &record = v->fragments[index];
             if (record.state == FragmentState::in_flight && record.path == path) {
-                mark_lost(*v, index, LossReason::failover);
+                mark_lost(*v, index, LossReason::broken);
             }
         }
     }

@@ -148,6 +148,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
             ++counters_.rare().retransmitted_nack;
             break;
         case LossReason::failover:
+        case LossReason::broken:
             ++counters_.rare().retransmitted_failover;
             break;
         case LossReason::none:

@@ -14,8 +14,9 @@ namespace ft::reliability {
 inline constexpr std::uint8_t max_backoff = 16;
 
 enum class FragmentState : std::uint8_t { unsent, in_flight, lost, acked };
-/// Why a fragment has to be sent again; each has its counter.
-enum class LossReason : std::uint8_t { none, timeout, watchdog, gap, tail, nack, failover };
+/// Why a fragment has to be sent again; each has its counter, the last two the same: its path is in
+/// doubt, or broke.
+enum class LossReason : std::uint8_t { none, timeout, watchdog, gap, tail, nack, failover, broken };
 
 /// What is known of the newest transmission of one fragment.
 struct FragmentRecord {

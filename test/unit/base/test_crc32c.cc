@@ -149,8 +149,9 @@ void copying_gives_the_bytes_and_their_sum(void **)
             to.fill(std::byte{0x5a});
         };
         look(copy_crc32c(place, from));
-        look(copy_crc32c_by_strings(place, from, Summed::source));
-        look(copy_crc32c_by_strings(place, from, Summed::copy));
+        look(copy_crc32c_shared(place, from, Summed::source));
+        look(copy_crc32c_shared(place, from, Summed::copy));
+        look(copy_crc32c_past_caches(place, from));
     };
     for (std::size_t length = 0; length < 1100; ++length) {
         check(length, length % 9, length % 7);

@@ -10,6 +10,7 @@
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peer_limits.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
+#include "ompi/mca/pml/dr/resting.hpp"
 #include "opal/mca/hand_over.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/mca/unreliable.hpp"
@@ -358,6 +359,9 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
         peers().mark_busy(*path.peer);
     }
     mca::hand_over(des);
+    if (OPAL_LIKELY(path.vader) && (des->des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) == 0) {
+        resting.put(path.btl, des);
+    }
 }
 
 void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "ompi/mca/pml/dr/copy_way.hpp"
 #include "ompi/mca/pml/dr/list.hpp"
 #include "ompi/mca/pml/dr/tcp_endpoint.hpp"
 #include "ompi/mca/pml/dr/tx_vfrag.hpp"
@@ -65,6 +66,7 @@ struct BtlPath {
     int seen_socket = -1;         ///< of the connection at the last look, -1: there was none
     unsigned connections = 0;     ///< seen so far
     unsigned connections_met = 0; ///< of these, what renew() knows of
+    CopyWay copy_way;             ///< of what is long, where it is vader
     base::Time broken_since = base::Time::never(); ///< without a connection since
     base::Time renew_at;                           ///< not before
     /// Given to btl/tcp, which will not call back for it.

@@ -15,6 +15,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/progress.hpp"
 #include "ompi/mca/pml/dr/pvars.hpp"
+#include "ompi/mca/pml/dr/resting.hpp"
 #include "ompi/mca/pml/dr/statistics.hpp"
 
 extern "C" OMPI_DECLSPEC mca_pml_base_component_2_0_0_t mca_pml_dr_component;
@@ -43,6 +44,7 @@ int open() noexcept
 
 int close() noexcept
 {
+    resting.wake_all();
     const int rc = mca_base_framework_close(&ompi_bml_base_framework);
     // No BTL calls back any more.
     if (module_enabled) {

@@ -1,5 +1,6 @@
 #include "ompi/mca/pml/dr/peer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "ompi/mca/pml/dr/clock.hpp"
@@ -72,6 +73,22 @@ bool in_receivers_hands(const Descriptor &held) noexcept
 
 } // namespace
 
+bool PeerState::has_left(const TxVfrag &tx) const noexcept
+{
+    const reliability::FragmentRecord &record = tx.vfrag.fragments[0];
+    if (record.tries - record.held > tx.in_vain) {
+        return true;
+    }
+    return std::ranges::any_of(paths, [&tx](const auto &path) {
+        for (Descriptor *held = path->held.front(); held != nullptr; held = path->held.next(held)) {
+            if (held->tx == &tx && in_receivers_hands(*held)) {
+                return true;
+            }
+        }
+        return false;
+    });
+}
+
 template <class Which>
 bool PeerState::holds_ordered(Which which) const noexcept
 {
@@ -81,7 +98,7 @@ bool PeerState::holds_ordered(Which which) const noexcept
     for (const auto &path : paths) {
         for (Descriptor *held = path->held.front(); held != nullptr; held = path->held.next(held)) {
             if (held->tx != nullptr && held->tx->vfrag.ordered && !in_receivers_hands(*held) &&
-                which(held->tx->vfrag)) {
+                which(held->tx->vfrag) && !has_left(*held->tx)) {
                 return true;
             }
         }
@@ -308,6 +325,9 @@ void PeerState::descriptor_done(Descriptor *descriptor, base::Time present, bool
     List<Descriptor, DescriptorTag>::remove(descriptor);
     const PathId path = descriptor->path->id;
     if (descriptor->tx != nullptr) {
+        if (!carried && descriptor->tx->in_vain != UINT8_MAX) {
+            ++descriptor->tx->in_vain;
+        }
         engine.locally_complete(descriptor->tx->vfrag, descriptor->index, path, descriptor->sent_at,
                                 present, carried);
     } else {

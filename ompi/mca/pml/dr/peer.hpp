@@ -92,7 +92,8 @@ class PeerState {
     /// Something that was sent, or is to be sent as an answer, is not acknowledged.
     bool unacknowledged() const noexcept { return !engine.drained() || waiting_ != nullptr; }
     /// A message without an acknowledgement has not left this process yet: a BTL has it still (its
-    /// connection is not up, or is full), or does not have it at all.
+    /// connection is not up, or is full), or does not have it at all. What left once and was sent
+    /// again since nobody answered, as who computes, has left.
     bool behind() const noexcept;
     /// The same of the match with this `order` and of those before it. `lock` is held.
     bool behind(std::uint32_t order) const noexcept;
@@ -167,6 +168,8 @@ class PeerState {
     /// A BTL has an ordered VFRAG for which `which` is true.
     template <class Which>
     bool holds_ordered(Which which) const noexcept;
+    /// A transmission of it is out of this process's hands. `lock` is held.
+    bool has_left(const TxVfrag &tx) const noexcept;
     void report_events() noexcept;
     bool renew(BtlPath &path, base::Time now) noexcept;
     bool take_unsent(BtlPath &path, base::Time now) noexcept;

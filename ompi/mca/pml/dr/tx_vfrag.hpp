@@ -30,6 +30,9 @@ struct TxVfrag {
     reliability::Form form = reliability::Form::full;
     std::uint8_t upper_bytes = 0; ///< ordered: what stands in `room`
     std::uint8_t size_class = 0;  ///< ordered: pool it came from
+    /// Ordered: transmissions that have not brought it, for sure: given back by a BTL, or over a
+    /// path that broke.
+    std::uint8_t in_vain = 0;
 };
 
 /// A match, rts or cts: one fragment, its bytes behind the struct.
@@ -122,6 +125,7 @@ class alignas(64) TxPools {
     {
         tx.bytes = tx.room + brief_place + reliability::brief_bytes;
         tx.crc_known = false;
+        tx.in_vain = 0;
         tx.form = reliability::Form::brief;
     }
     void put_back(TxVfrag *tx) noexcept;
