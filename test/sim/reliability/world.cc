@@ -236,7 +236,7 @@ unsigned World::process_of(const Event &event) const
 
 void World::arrival(std::uint32_t way, std::uint32_t slot)
 {
-    --in_transit_;
+    in_transit_ -= counts(packets_[slot].kind) ? 1U : 0U;
     endpoints[ways[way].to]->receive(packets_[slot], way);
     free_packets_.push_back(slot);
 }
