@@ -411,7 +411,8 @@ void World::run()
         }
     }
     const Time deadline = healed_at_ + bound;
-    const Time give_up_deadline = deadline + c.give_up * 2;
+    // Copies of what was sent before come up to 3 s late, and each is a sign of life.
+    const Time give_up_deadline = std::max(deadline, healed_at_ + 3_s) + c.give_up * 2;
     Duration flap_bound = c.hold_down * 64 + c.probe_interval * 8 + c.rto_max * 8 + 1_s;
     const bool watch_paths = plan.seed % 8 == 0;
     const bool to_the_end = c.give_up < 5_s; // until nobody probes anybody any more
