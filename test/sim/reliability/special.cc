@@ -338,7 +338,12 @@ void draw_memory(Plan &plan)
     const bool all = rng.chance(0.3);
     for (PairPlan &pair : plan.pairs) {
         for (LinkPlan &link : pair.links) {
-            if (!link.unreliable && (all || link.death == Death::none) && rng.chance(0.5)) {
+            const bool drawn =
+                !link.unreliable && (all || link.death == Death::none) && rng.chance(0.5);
+            // Nothing bounds what is given to memory but the window. It takes that faster than
+            // rto_max, which a user must set longer than any round trip.
+            const double whole = static_cast<double>(plan.config.window_bytes) / link.bandwidth;
+            if (drawn && whole <= static_cast<double>(plan.config.rto_max.ns())) {
                 link.in_memory = true;
                 plan.patience = all ? Duration::max() : plan.patience;
             }
