@@ -405,9 +405,17 @@ void World::run()
     const reliability::Config &c = plan.config;
     // After healing: a backed-off timer, then ordinary traffic. Dead for good: the give-up bound.
     Duration bound = c.rto_max * 6 + 2_s;
+    // What is sent of the messages takes a round trip for each window full of it, at best.
+    std::uint64_t bytes = 0;
+    for (const MessagePlan &message : plan.messages) {
+        bytes += message.length;
+    }
+    const auto windows =
+        static_cast<std::int64_t>(bytes / c.window_bytes + plan.messages.size() / c.window_vfrags);
     for (const LinkPlan *link : links_) {
         if (link->latency * 2 > c.rto_max || link->latency >= 20_ms) {
-            bound = std::max<Duration>(bound, link->latency * 600); // repeats more than it sends
+            // Repeats more than it sends.
+            bound = std::max<Duration>(bound, link->latency * (600 + 2 * windows));
         }
     }
     const Time deadline = healed_at_ + bound;
