@@ -145,10 +145,20 @@ std::uint32_t PathSet::preferred_of_several(PathId best) const noexcept
     return static_cast<std::uint32_t>(std::max(bytes, 0.0));
 }
 
-PathId PathSet::pick_control(PathId wanted, std::uint64_t turn) const noexcept
+PathId PathSet::pick_control(PathId wanted, std::uint64_t turn, bool asks) const noexcept
 {
-    const auto usable = [](const Path &path) {
-        return path.state != PathState::gone && !path.blocked;
+    bool acknowledged_only = false;
+    if (asks && any_trusted_) [[unlikely]] {
+        for (const Path &path : paths_) {
+            acknowledged_only =
+                acknowledged_only || (path.info.acknowledged && path.state != PathState::gone);
+        }
+    }
+    const auto may = [acknowledged_only](const Path &path) {
+        return !acknowledged_only || path.info.acknowledged;
+    };
+    const auto usable = [&may](const Path &path) {
+        return path.state != PathState::gone && !path.blocked && may(path);
     };
     if (wanted < paths_.size() && usable(paths_[wanted])) {
         return wanted;
@@ -157,7 +167,7 @@ PathId PathSet::pick_control(PathId wanted, std::uint64_t turn) const noexcept
     unsigned count = 0;
     for (const Path &path : paths_) {
         // Memory has room sooner than another is connected.
-        const bool counts = usable(path) || preference(path) == 0;
+        const bool counts = usable(path) || (preference(path) == 0 && may(path));
         const int its_class = counts ? preference(path) : no_preference;
         if (its_class < best_class) {
             best_class = its_class;

@@ -251,7 +251,9 @@ void Sender::consider_question(base::Time now) noexcept
     const base::Duration wait = patience();
     Choice more;
     if (path.held != 0 || choose(more)) {
-        question_at_ = now + wait; // more goes out soon, or its BTL has not sent it yet
+        // More goes out soon, or its BTL has not sent it yet. The longer that lasts the less often
+        // it is looked: a BTL that does not move may hold it for minutes.
+        question_at_ = now + std::max(wait, std::min(silent / 4, config_.rto_max));
     } else if (silent < wait) {
         question_at_ = now + (wait - silent);
     } else {

@@ -394,6 +394,7 @@ void PathSet::revive(PathId id, base::Time now)
     }
     path.blocked = false;
     path.held = 0; // of the fresh transport; `release` knows the others by their time
+    path.refused_tx = UINT32_MAX; // that was its predecessor
     path.revived_at = now;
     path.confirms = 0;
     path.timeouts = 0;

@@ -51,8 +51,11 @@ class PathSet {
     }
     /// For an acknowledgement or a probe reply: `wanted` if it is usable, else one of the best
     /// class. \param turn another number picks another of them: nothing tells whether a control
-    /// fragment arrived, so none of them may be relied on forever
-    [[nodiscard]] PathId pick_control(PathId wanted, std::uint64_t turn) const noexcept;
+    /// fragment arrived, so none of them may be relied on forever \param asks it is a question: not
+    /// over a path that is not acknowledged while there is one that is, for the peer takes it for
+    /// another opinion of the path by which it comes
+    [[nodiscard]] PathId pick_control(PathId wanted, std::uint64_t turn,
+                                      bool asks = false) const noexcept;
     /// As long as fewer bytes than this are in flight over `best`, that was picked last, and
     /// nothing becomes of any path but that more goes over `best`, `pick` chooses it again. Less
     /// than UINT32_MAX.

@@ -205,10 +205,15 @@ bool Peer::next_transmit(Transmit &t, base::Time now)
         fill_common(t.header, t.path, now);
         return true;
     }
-    const bool asks = sender_.question_due();
-    if (asks || receiver_.ack_due() || (flush_ && receiver_.ack_owed())) {
-        t.path = paths_.pick_control(asks ? sender_.question_path() : receiver_.answer_path(),
-                                     counters_.acks_sent);
+    bool asks = sender_.question_due();
+    const bool answers = receiver_.ack_due() || (flush_ && receiver_.ack_owed());
+    if (asks || answers) {
+        t.path = asks ? paths_.pick_control(sender_.question_path(), counters_.acks_sent, true)
+                      : no_path;
+        if (t.path == no_path && answers) {
+            asks = false; // an answer may go where no question may
+            t.path = paths_.pick_control(receiver_.answer_path(), counters_.acks_sent);
+        }
         if (t.path != no_path) {
             t.what = Transmit::What::ack;
             t.header.kind = Kind::ack;

@@ -97,7 +97,7 @@ class Peer {
     /// The header with which it would go, but for upper_bytes, payload_crc and its flag. Nothing
     /// has changed yet: once the BTL took it, and is done with it, say `sent_express`, or submit it
     /// after all. \param best the shortest form that the layer above can give it \return with the
-    /// form that it is to have
+    /// form that it is to have, which may be the full one whatever was asked for
     [[nodiscard, gnu::always_inline]] FragHeader
     express_header(const Vfrag &vfrag, PathId path, base::Time now,
                    Form best = Form::full) const noexcept
@@ -115,6 +115,9 @@ class Peer {
                 return h;
             }
             h.form = Form::brief;
+        }
+        if (h.form == Form::brief && displaces_context(path)) [[unlikely]] {
+            h.form = Form::full;
         }
         if (!waits) {
             receiver_.fill(h, now);
@@ -437,6 +440,14 @@ class Peer {
         return context_.valid && fresh(h.timestamp) && h.order - context_.order == ahead &&
                h.tx == ((context_.tx + ahead) & tx_mask) && h.path == context_.path &&
                (paths_[h.path].info.acknowledged || closely_behind());
+    }
+    /// Whether a brief fragment over this path might take the place of a context that the peer
+    /// still needs: what comes over another path overtakes what lies in this one, and what is
+    /// compressed there would be dropped, never to come again over a path that is not acknowledged.
+    [[nodiscard]] bool displaces_context(PathId path) const noexcept
+    {
+        return paths_.any_trusted() &&
+               (context_.valid ? path != context_.path : paths_[path].info.acknowledged);
     }
     /// What is further from what the peer waits for than the compressed form can tell is dropped:
     /// over a path that is not acknowledged it would be lost.

@@ -279,6 +279,24 @@ void Sender::sent_run(const Choice &choice, unsigned count, std::uint32_t stamp,
     await_ack(v, choice.path, now); // as for each by itself: see sent
 }
 
+base::Duration Sender::still_held_timeout(const Vfrag &v, PathId done) const noexcept
+{
+    if (paths_.size() == 1) {
+        return paths_.watchdog(done);
+    }
+    // What one path takes says nothing of another: one that was stuck itself teaches long times,
+    // and the one that holds the rest may be dead.
+    std::uint32_t looked = 0;
+    base::Duration longest{};
+    for (const FragmentRecord &record : v.fragments.first(v.next_unsent_)) {
+        if (record.held != 0 && (looked >> record.path & 1U) == 0) {
+            looked |= 1U << record.path;
+            longest = std::max(longest, paths_.watchdog(record.path));
+        }
+    }
+    return longest;
+}
+
 void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time sent_at,
                               base::Time now, bool carried)
 {
@@ -288,7 +306,7 @@ void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time se
     --record.held;
     paths_.release(id, sent_at);
     paths_.use(id).completion.sample(now - sent_at);
-    v.watchdog_deadline_ = v.held_ == 0 ? base::Time::never() : now + paths_.watchdog(id);
+    v.watchdog_deadline_ = v.held_ == 0 ? base::Time::never() : now + still_held_timeout(v, id);
     if (carried && trusts(v, paths_[id]) && v.state_ != Vfrag::State::draining) [[unlikely]] {
         acknowledge(v, base::bit(index), now);
         advance();

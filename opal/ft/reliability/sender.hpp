@@ -279,6 +279,8 @@ class Sender {
     }
     /// How long a local completion is waited for, never more than twice rto_max.
     [[nodiscard]] base::Duration completion_timeout(const Vfrag &vfrag, PathId path) const noexcept;
+    /// The same of what is still held, now that this path is done with a fragment.
+    [[nodiscard]] base::Duration still_held_timeout(const Vfrag &vfrag, PathId done) const noexcept;
     [[nodiscard]] base::Duration ack_timeout(const Vfrag &vfrag, PathId path) const noexcept;
     /// The same for one that was never sent before. What it comes from changes slowly, and is
     /// looked at again after some microseconds only.

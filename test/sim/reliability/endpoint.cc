@@ -402,6 +402,9 @@ void Endpoint::complete(std::uint32_t slot)
         world_.pairs.count(TableId::fragment, v.vfrag.fragments[d.index].state,
                            FragmentEvent::local_completion);
         world_.pairs.count(TableId::vfrag, v.state(), VfragEvent::local_completion);
+        if (!peer_.paths()[path].info.acknowledged) {
+            heard_at_ = now(); // nothing else may tell that the peer moves
+        }
         peer_.locally_complete(v.vfrag, d.index, path, d.sent_at, now());
         return;
     }

@@ -141,7 +141,7 @@ void World::deliver_later(unsigned id, std::span<const std::byte> bytes, Kind ki
             say("  link %u: damaged on the way", id);
         }
     }
-    ++in_transit_;
+    in_transit_ += counts(kind) ? 1U : 0U;
     at(when, Type::arrival, id, slot);
 }
 

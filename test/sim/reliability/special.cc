@@ -93,8 +93,10 @@ void draw_far(Plan &plan)
     c.window_bytes = std::max<std::uint64_t>(c.window_bytes, 64ULL * 1024);
     c.window_vfrags = std::max(c.window_vfrags, 32U);
     c.path_depth = std::max(c.path_depth, 16U);
-    c.path_retries = std::max(c.path_retries, 3U);
     plan.calm = rng.chance(0.2);
+    // Three timers from 50 ms on are 350 ms, and the longest round trip is 440: a path that has not
+    // been measured would be taken out while another answers, as it should where nothing came back.
+    c.path_retries = std::max(c.path_retries, plan.calm ? 4U : 3U);
     for (PairPlan &pair : plan.pairs) {
         pair.declared_dead.fill(Time::never());
         const Duration latency = between(rng, 50_ms, 200_ms);
@@ -338,7 +340,12 @@ void draw_memory(Plan &plan)
     const bool all = rng.chance(0.3);
     for (PairPlan &pair : plan.pairs) {
         for (LinkPlan &link : pair.links) {
-            if (!link.unreliable && (all || link.death == Death::none) && rng.chance(0.5)) {
+            const bool drawn =
+                !link.unreliable && (all || link.death == Death::none) && rng.chance(0.5);
+            // Nothing bounds what is given to memory but the window. It takes that faster than
+            // rto_max, which a user must set longer than any round trip.
+            const double whole = static_cast<double>(plan.config.window_bytes) / link.bandwidth;
+            if (drawn && whole <= static_cast<double>(plan.config.rto_max.ns())) {
                 link.in_memory = true;
                 plan.patience = all ? Duration::max() : plan.patience;
             }

@@ -236,7 +236,7 @@ unsigned World::process_of(const Event &event) const
 
 void World::arrival(std::uint32_t way, std::uint32_t slot)
 {
-    --in_transit_;
+    in_transit_ -= counts(packets_[slot].kind) ? 1U : 0U;
     endpoints[ways[way].to]->receive(packets_[slot], way);
     free_packets_.push_back(slot);
 }
@@ -405,14 +405,37 @@ void World::run()
     const reliability::Config &c = plan.config;
     // After healing: a backed-off timer, then ordinary traffic. Dead for good: the give-up bound.
     Duration bound = c.rto_max * 6 + 2_s;
+    // What is sent of the messages takes a round trip for each window full of it, at best.
+    std::uint64_t bytes = 0;
+    std::int64_t ordered = 0;
+    for (const MessagePlan &message : plan.messages) {
+        bytes += message.length;
+        ordered += message.ordered ? 1 : 0;
+    }
+    const auto windows =
+        static_cast<std::int64_t>(bytes / c.window_bytes + plan.messages.size() / c.window_vfrags);
+    // What comes early is dropped, without any fault, where there is no room to keep it. Of the
+    // last on its path only a timer tells, and while that runs those behind it are dropped again.
+    if (c.reorder_bytes <= c.fragment_bytes) {
+        bound = bound + c.rto_max * ordered;
+    }
     for (const LinkPlan *link : links_) {
         if (link->latency * 2 > c.rto_max || link->latency >= 20_ms) {
-            bound = std::max<Duration>(bound, link->latency * 600); // repeats more than it sends
+            // Repeats more than it sends.
+            bound = std::max<Duration>(bound, link->latency * (600 + 2 * windows));
         }
     }
     const Time deadline = healed_at_ + bound;
-    const Time give_up_deadline = deadline + c.give_up * 2;
+    // Copies of what was sent before come up to 3 s late, and each is a sign of life.
+    const Time give_up_deadline = std::max(deadline, healed_at_ + 3_s) + c.give_up * 2;
     Duration flap_bound = c.hold_down * 64 + c.probe_interval * 8 + c.rto_max * 8 + 1_s;
+    // The next answer to a probe is waited for for twice as long as the last one took, and that was
+    // as long as its process did not look.
+    Duration away{};
+    for (const ProcessPlan &process : plan.processes) {
+        away = process.busy_from.is_never() ? away : std::max(away, process.busy_for);
+    }
+    flap_bound = flap_bound + away * 2;
     const bool watch_paths = plan.seed % 8 == 0;
     const bool to_the_end = c.give_up < 5_s; // until nobody probes anybody any more
     Time paths_deadline = Time::never();

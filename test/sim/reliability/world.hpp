@@ -312,6 +312,13 @@ class World {
     /// When the process of an endpoint sees the world next.
     [[nodiscard]] base::Time polls_at(unsigned endpoint) const;
     [[nodiscard]] unsigned process_of(const Event &event) const;
+    /// Whether something is settled only when it has arrived. Probes are not waited for: a path in
+    /// its hold-down is probed for minutes, and where that is done more often than once in a round
+    /// trip there is always one on its way.
+    [[nodiscard]] static bool counts(reliability::Kind kind)
+    {
+        return kind != reliability::Kind::probe && kind != reliability::Kind::probe_reply;
+    }
     [[nodiscard]] bool all_done() const;
     [[nodiscard]] bool settled() const;
     [[nodiscard]] bool paths_settled() const;
@@ -328,7 +335,7 @@ class World {
     std::vector<const LinkPlan *> links_; ///< ways 2i and 2i + 1 are those of link i
     std::vector<unsigned> deaths_;
     std::vector<std::vector<std::uint32_t>> replies_; ///< by message
-    std::uint64_t in_transit_ = 0;
+    std::uint64_t in_transit_ = 0;                    ///< packets, but for probes and their answers
     std::uint64_t pending_submits_ = 0;
     base::Time healed_at_{};
 };

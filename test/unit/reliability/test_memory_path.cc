@@ -116,6 +116,28 @@ void others_help_when_it_is_full_for_long(void **)
     assert_int_equal(when_it_moves, 2);
 }
 
+/// What its predecessor refused, however long ago, tells nothing of it.
+void a_fresh_transport_has_refused_nothing(void **)
+{
+    PathState state{};
+    PathId picked = no_path;
+    {
+        Beside f;
+        f.set.keep_pace(f.now);
+        f.set.block(f.memory, true);
+        f.set.on_error(f.memory, f.now += 1_us);
+        f.set.revive(f.memory, f.now += f.config.rto_max);
+        for (unsigned i = 0; i < f.config.probe_confirm; ++i) {
+            f.answer(f.memory, f.probe(f.memory), f.config.hold_down);
+        }
+        state = f.set[f.memory].state;
+        f.set.keep_pace(f.now);
+        picked = f.set.pick(100, no_path);
+    }
+    assert_int_equal(state, PathState::up);
+    assert_int_equal(picked, 2);
+}
+
 void a_peer_that_does_not_look_costs_no_path(void **)
 {
     Duration borne{};
@@ -343,6 +365,7 @@ int main()
         cmocka_unit_test(it_carries_alone_while_it_is_up),
         cmocka_unit_test(others_help_when_it_refuses_for_long),
         cmocka_unit_test(others_help_when_it_is_full_for_long),
+        cmocka_unit_test(a_fresh_transport_has_refused_nothing),
         cmocka_unit_test(a_peer_that_does_not_look_costs_no_path),
         cmocka_unit_test(an_answer_by_another_way_tells_against_it),
         cmocka_unit_test(what_it_loses_again_and_again_goes_elsewhere),

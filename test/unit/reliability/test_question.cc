@@ -298,6 +298,33 @@ void what_a_path_never_carries_goes_over_another(void **)
     assert_true(sent < std::uint64_t{64} * 5);
 }
 
+/// What is acknowledged stays with a BTL that does not move, and nothing more fits there: whether
+/// to ask is looked at less and less often.
+void a_btl_that_does_not_move_is_not_looked_at_all_the_time(void **)
+{
+    unsigned looks = 0;
+    bool waits = false;
+    {
+        Config c = quick_config();
+        c.path_depth = 1;
+        Two t(1, c);
+        (void)t.a.submit(true, 8, 8, t.now); // so that a round trip is known
+        t.settle(3);
+        (void)t.a.submit(true, 8, 8, t.now);
+        t.b.take_all(t.a.pump(t.now, false), t.now);
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now += 10_us);
+        (void)t.a.submit(true, 8, 8, t.now);
+        waits = t.a.pump(t.now).empty();
+        for (const Time end = t.now + 1_s; t.now < end; ++looks) {
+            t.now = t.a.peer.next_deadline();
+            waits = t.a.pump(t.now).empty() && waits;
+        }
+    }
+    assert_true(waits);
+    assert_in_range(looks, 2, 100);
+}
+
 } // namespace
 
 int main()
@@ -313,6 +340,7 @@ int main()
         cmocka_unit_test(an_answered_message_is_not_asked_for),
         cmocka_unit_test(a_path_for_small_fragments_only_is_not_flooded),
         cmocka_unit_test(what_a_path_never_carries_goes_over_another),
+        cmocka_unit_test(a_btl_that_does_not_move_is_not_looked_at_all_the_time),
     };
     return cmocka_run_group_tests_name("question", tests, nullptr, nullptr);
 }

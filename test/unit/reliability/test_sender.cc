@@ -480,6 +480,53 @@ void the_watchdog_moves_what_a_transport_holds(void **)
     assert_int_equal(held, 1);
 }
 
+/// One path takes long to be done with what it was given, and does not make the watchdog wait as
+/// long for what the other one holds.
+void the_watchdog_is_of_the_path_that_holds_something(void **)
+{
+    std::array<PathId, 4> paths{};
+    Duration both{};
+    Duration fast{};
+    Duration slow{};
+    {
+        Two t(2);
+        const Vfrag *v = nullptr;
+        const auto send = [&] {
+            v = &t.a.submit(false, 2048, 1024, t.now);
+            return t.a.pump(t.now, false);
+        };
+        const auto complete = [&](const Frame &f, Time sent_at) {
+            t.a.peer.locally_complete(*f.vfrag, f.index, f.path, sent_at, t.now);
+        };
+        const auto left = [&] { return v->watchdog_deadline() - t.now; };
+        const Time start = t.now;
+        const auto first = send();
+        complete(first.at(0), start);
+        for (const Frame &frame : first) {
+            (void)t.b.take(frame, t.now += 10_us);
+            t.b.peer.flush_acks();
+            t.a.take_all(t.b.pump(t.now += 10_us), t.now);
+        }
+        t.now += 8_ms;
+        complete(first.at(1), start);
+        (void)t.a.pump(t.now);
+        const auto second = send();
+        both = left();
+        complete(second.at(1), t.now);
+        fast = left();
+        const auto third = send();
+        complete(third.at(0), t.now);
+        slow = left();
+        paths = {first[0].path, first[1].path, second[1].path, third[0].path};
+        complete(second[0], t.now);
+        complete(third.at(1), t.now);
+    }
+    assert_true((paths == std::array<PathId, 4>{0, 1, 1, 0}));
+    assert_true(both > 20_ms);
+    assert_true(fast < 3_ms);
+    assert_true(slow > 10_ms);
+}
+
 void the_watchdog_alone_repeats_nothing_over_the_same_path(void **)
 {
     std::uint64_t by_watchdog = 1;
@@ -515,6 +562,7 @@ int main()
         cmocka_unit_test(a_stale_ack_is_harmless),
         cmocka_unit_test(an_error_moves_what_is_in_flight_to_another_path),
         cmocka_unit_test(the_watchdog_moves_what_a_transport_holds),
+        cmocka_unit_test(the_watchdog_is_of_the_path_that_holds_something),
         cmocka_unit_test(the_watchdog_alone_repeats_nothing_over_the_same_path),
     };
     return cmocka_run_group_tests_name("sender", tests, nullptr, nullptr);

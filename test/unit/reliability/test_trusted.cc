@@ -185,6 +185,56 @@ void who_is_far_behind_gets_whole_numbers(void **)
     assert_true(std::is_sorted(delivered.begin(), delivered.end()));
 }
 
+// A short message over another path overtakes compressed ones in the path that is believed, which
+// would be lost for good if their context were not there any more when they come.
+void what_overtakes_leaves_the_context_alone(void **)
+{
+    std::vector<PathId> paths;
+    std::size_t compressed = 0;
+    std::size_t delivered = 0;
+    unsigned broken = 1;
+    {
+        Two t(0);
+        for (End *end : {&t.a, &t.b}) {
+            PathInfo info;
+            info.max_fragment_bytes = 1 << 20;
+            info.latency = 100_ns;
+            info.bandwidth = 10;
+            info.acknowledged = false;
+            (void)end->peer.add_path(info, t.now);
+            info.latency = 0_ns; // takes one now and then, until that is acknowledged
+            info.bandwidth = 0.1;
+            info.acknowledged = true;
+            (void)end->peer.add_path(info, t.now);
+        }
+        std::vector<Frame> inside;
+        for (unsigned i = 0; i < 6; ++i) {
+            const auto frames = t.a.express(8, t.now, Form::compressed);
+            paths.push_back(frames.at(0).path);
+            compressed += frames[0].form == Form::compressed ? 1 : 0;
+            if (frames[0].path == 0) {
+                inside.insert(inside.end(), frames.begin(), frames.end());
+                continue;
+            }
+            t.b.take_all(frames, t.now);
+        }
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now);
+        (void)t.a.pump(t.now);
+        const auto past = t.a.express(8, t.now, Form::compressed);
+        paths.push_back(past.at(0).path);
+        t.b.take_all(past, t.now);
+        t.b.take_all(inside, t.now);
+        broken = t.b.broken;
+        delivered = t.b.delivered.size();
+    }
+    const std::vector<PathId> expected{1, 0, 0, 0, 0, 0, 1};
+    assert_true(paths == expected);
+    assert_int_equal(compressed, 4);
+    assert_int_equal(broken, 0);
+    assert_int_equal(delivered, 7);
+}
+
 // What was overtaken is not missing, and is kept however little room there is for its turn.
 void what_is_overtaken_is_kept_and_not_asked_for(void **)
 {
@@ -286,6 +336,49 @@ void what_is_told_from_behind_counts(void **)
     assert_int_equal(done, 6);
     assert_int_equal(repeated, 0);
     assert_int_equal(delivered, 6);
+}
+
+// A question over the path that is believed would tell the peer that its sender waits for what goes
+// there to be acknowledged: it would be, and what came early would not be kept any more.
+void a_question_goes_where_answers_are_due(void **)
+{
+    bool due = false;
+    bool sent_anyway = true;
+    PathId answer = no_path;
+    std::vector<Frame> frames;
+    {
+        Believers t(1);
+        std::vector<Frame> known;
+        send_past(t.a, 0, known, t.now);
+        t.b.take_all(known, t.now += 10_us);
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now += 10_us);
+        std::vector<Frame> lost;
+        send_past(t.a, 0, lost, t.now);
+        for (unsigned i = 0; i < 10 && !due; ++i) {
+            t.now = t.a.peer.next_deadline();
+            t.a.peer.on_time(t.now);
+            due = t.a.peer.sender().question_due();
+        }
+        t.a.peer.blocked(1);
+        Transmit what;
+        sent_anyway = t.a.peer.next_transmit(what, t.now);
+        // What the other end waits for is told all the same.
+        (void)t.b.submit(false, 128, 64, t.now);
+        t.a.take_all(t.b.pump(t.now), t.now);
+        t.a.peer.flush_acks();
+        if (t.a.peer.next_transmit(what, t.now) && !what.header.has(flag_ack_wanted)) {
+            answer = what.path;
+            t.a.peer.sent(what, t.now);
+        }
+        frames = t.a.pump(t.now);
+    }
+    assert_true(due);
+    assert_false(sent_anyway);
+    assert_int_equal(answer, 0);
+    assert_int_equal(frames.size(), 1);
+    assert_true(is_question(frames[0]));
+    assert_int_equal(frames[0].path, 1);
 }
 
 // Where the ends are of two opinions it is only slower, and once at that.
@@ -488,9 +581,11 @@ int main()
         cmocka_unit_test(the_lane_stays_open),
         cmocka_unit_test(answers_are_short_too),
         cmocka_unit_test(who_is_far_behind_gets_whole_numbers),
+        cmocka_unit_test(what_overtakes_leaves_the_context_alone),
         cmocka_unit_test(what_is_overtaken_is_kept_and_not_asked_for),
         cmocka_unit_test(beside_others_those_are_acknowledged),
         cmocka_unit_test(what_is_told_from_behind_counts),
+        cmocka_unit_test(a_question_goes_where_answers_are_due),
         cmocka_unit_test(who_asks_is_answered_from_then_on),
         cmocka_unit_test(who_wants_a_sign_of_life_gets_one),
         cmocka_unit_test(what_a_broken_path_had_is_asked_for),

@@ -157,6 +157,10 @@ bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match
         whole = TxPools::compressed_of(*tx);
         reliability::write_compressed(header, match, whole);
     } else {
+        if (OPAL_UNLIKELY(header.form == Form::full)) {
+            pools().put(tx); // it is another path that has the short forms
+            return false;
+        }
         if (parameters().engine.checksum_header) {
             header.flags |= reliability::flag_header_checksummed;
         }
