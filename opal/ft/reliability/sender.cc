@@ -281,7 +281,11 @@ void Sender::sent_run(const Choice &choice, unsigned count, std::uint32_t stamp,
 
 base::Duration Sender::still_held_timeout(const Vfrag &v, PathId done) const noexcept
 {
-    if (paths_.size() == 1) {
+    bool elsewhere = false;
+    for (PathId id = 0; id < paths_.size(); ++id) {
+        elsewhere = elsewhere || (id != done && paths_[id].held != 0);
+    }
+    if (!elsewhere) {
         return paths_.watchdog(done);
     }
     // What one path takes says nothing of another: one that was stuck itself teaches long times,
