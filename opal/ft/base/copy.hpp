@@ -29,21 +29,6 @@ namespace ft::base {
     }
 }
 
-/// memcpy without its string instructions, which glibc takes from 4 or 8 KiB up: those are slower
-/// where what is read comes from memory or from another core's cache.
-inline void copy_by_vectors(std::byte *to, std::span<const std::byte> from) noexcept
-{
-    constexpr std::size_t piece = 2048;
-    while (from.size() > piece) {
-        std::memcpy(to, from.data(), piece);
-        to += piece;
-        from = from.subspan(piece);
-    }
-    if (!from.empty()) {
-        std::memcpy(to, from.data(), from.size());
-    }
-}
-
 /// memcpy with stores that go to memory past all caches (non-temporal ones, on x86-64; elsewhere
 /// memcpy itself). A usual store waits until no other cache holds the line; from a core that shares
 /// none with this one that takes hundreds of nanoseconds, and few are waited for at a time. The

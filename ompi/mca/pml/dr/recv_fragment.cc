@@ -12,7 +12,6 @@
 #include "ompi/mca/pml/dr/progress.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
-#include "opal/ft/base/copy.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/ft/reliability/compressed.hpp"
 #include "opal/mca/hand_over.hpp"
@@ -192,18 +191,16 @@ void deliver(PeerState &peer, const FragHeader &header, Bytes fragment, Completi
     }
 }
 
-/// Data that goes straight to where the user wants it, summed, if it is to be, while it is copied:
-/// a broken fragment spoils only bytes that it was to bring itself, of a receive that does not end
-/// before they came whole. \return false when it has to go the long way
+/// Data that goes straight to where the user wants it, summed while it is copied: a broken fragment
+/// spoils only bytes that it was to bring itself, of a receive that does not end before they came
+/// whole. \return false when it has to go the long way
 bool take_in_place(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arrival,
                    Completions &done, base::Time present)
 {
     const Bytes payload = reliability::payload_of(header, fragment);
     UpperHeader upper;
-    const bool shared = arrival != reliability::no_path && peer.paths[arrival]->shared;
-    const bool summed =
-        header.has(reliability::flag_payload_checksummed) && !parameters().disable.checksum;
-    if (header.kind != Kind::data || payload.empty() || (!summed && !shared) ||
+    if (header.kind != Kind::data || payload.empty() ||
+        !header.has(reliability::flag_payload_checksummed) || parameters().disable.checksum ||
         !parse_upper(reliability::upper_of(header, fragment), upper) ||
         upper.kind != MessageKind::data) {
         return false;
@@ -214,10 +211,8 @@ bool take_in_place(PeerState &peer, const FragHeader &header, Bytes fragment, Pa
     if (place == nullptr) {
         return false;
     }
-    std::uint32_t crc = header.payload_crc;
-    if (!summed) {
-        base::copy_by_vectors(place, payload);
-    } else if (shared) {
+    std::uint32_t crc = 0;
+    if (arrival != reliability::no_path && peer.paths[arrival]->shared) {
         // What was in shared memory a moment ago is not what counts.
         crc = base::copy_crc32c_shared({place, payload.size()}, payload, base::Summed::copy);
     } else {
