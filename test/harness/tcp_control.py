@@ -17,18 +17,20 @@ class TcpControl:
     def __enter__(self):
         with open(self.SETTING, encoding="ascii") as file:
             self.before = self.name = file.read().strip()
-        if self.before != self.wanted:
-            self.write(self.wanted)
+        if self.before != self.wanted and self.write(self.wanted):
+            self.name = self.wanted
         return self
 
     def __exit__(self, *_):
+        # The name stays: it is what was measured with.
         if self.name != self.before:
             self.write(self.before)
 
     def write(self, name):
+        """\\return whether it may be set"""
         try:
             with open(self.SETTING, "w", encoding="ascii") as file:
                 file.write(name)
         except OSError:
-            return
-        self.name = name
+            return False
+        return True
