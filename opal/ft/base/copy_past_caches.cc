@@ -22,7 +22,9 @@ void copy_past_caches(std::byte *to, std::span<const std::byte> from) noexcept
 {
     const std::size_t before = -reinterpret_cast<std::uintptr_t>(to) % line;
     if (from.size() < before + line) {
-        std::memcpy(to, from.data(), from.size());
+        if (!from.empty()) {
+            std::memcpy(to, from.data(), from.size());
+        }
         return;
     }
     std::memcpy(to, from.data(), before);

@@ -368,9 +368,14 @@ void Sender::on_path_gone(PathId path, base::Time /*now*/)
             continue;
         }
         for (unsigned index = 0; index < v->next_unsent_; ++index) {
-            const FragmentRecord &record = v->fragments[index];
-            if (record.state == FragmentState::in_flight && record.path == path) {
+            FragmentRecord &record = v->fragments[index];
+            if (record.path != path) {
+                continue;
+            }
+            if (record.state == FragmentState::in_flight) {
                 mark_lost(*v, index, LossReason::broken);
+            } else if (record.state == FragmentState::lost) {
+                record.reason = LossReason::broken; // a timer was sooner
             }
         }
     }

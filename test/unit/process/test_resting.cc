@@ -19,6 +19,7 @@ struct Btl {
     mca_btl_base_module_t module{};
     std::deque<mca_btl_base_descriptor_t> made;
     std::vector<mca_btl_base_descriptor_t *> free;
+    std::set<mca_btl_base_descriptor_t *> used;
     unsigned refused = 0;
 } btl;
 
@@ -55,7 +56,13 @@ void set_up(std::size_t buffers)
 
 mca_btl_base_descriptor_t *get(Resting &resting)
 {
-    return resting.get(&btl.module, nullptr, fragment_bytes, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+    const Resting::Buffer buffer =
+        resting.get(&btl.module, nullptr, fragment_bytes, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+    if (buffer.des != nullptr) {
+        assert_true(!buffer.used_before || btl.used.contains(buffer.des));
+        btl.used.insert(buffer.des);
+    }
+    return buffer.des;
 }
 
 /// With so many on their way at a time. \return after how many others one was used again, at least
@@ -123,15 +130,43 @@ void none_left_is_said(void **)
     assert_null(get(resting));
 }
 
-/// Others send through the BTL as well, and find some there while all rest.
+/// Others send through the BTL as well, and find some there as long as any rests here, and again
+/// after a time when none did.
 void some_are_left_to_others(void **)
 {
     set_up(72);
     Resting resting;
+    least_distance(resting, 59, 500);
+    assert_int_equal(btl.free.size(), 72 - most_resting);
     least_distance(resting, 70, 500);
     assert_int_equal(btl.free.size(), 72 - most_resting);
     const std::set<mca_btl_base_descriptor_t *> all(btl.free.begin(), btl.free.end());
     assert_int_equal(all.size(), btl.free.size()); // none was given back twice
+}
+
+/// What others had taken is used again once they have given it back and none rests.
+void what_others_gave_back_is_found(void **)
+{
+    set_up(20);
+    std::vector<mca_btl_base_descriptor_t *> others;
+    while (btl.free.size() > 3) {
+        others.push_back(allocate(&btl.module, nullptr, 0, fragment_bytes, 0));
+    }
+    Resting resting;
+    assert_int_equal(least_distance(resting, 2, 100), 2);
+    for (mca_btl_base_descriptor_t *des : others) {
+        give_back(&btl.module, des);
+    }
+    std::vector<mca_btl_base_descriptor_t *> sent;
+    for (int i = 0; i < 20; ++i) {
+        mca_btl_base_descriptor_t *const des = get(resting);
+        assert_non_null(des);
+        sent.push_back(des);
+    }
+    for (mca_btl_base_descriptor_t *des : sent) {
+        resting.put(&btl.module, des);
+    }
+    assert_true(least_distance(resting, 2, 100) >= 18);
 }
 
 } // namespace
@@ -143,6 +178,7 @@ int main()
         cmocka_unit_test(few_take_turns_too),
         cmocka_unit_test(none_left_is_said),
         cmocka_unit_test(some_are_left_to_others),
+        cmocka_unit_test(what_others_gave_back_is_found),
     };
     return cmocka_run_group_tests_name("resting", tests, nullptr, nullptr);
 }

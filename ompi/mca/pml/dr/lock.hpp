@@ -2,8 +2,9 @@
 /// The locks of this component.
 ///
 /// Order, outermost first: peer, communicator, then the leaves (peer table and behind it the
-/// watched paths, busy list, pools, orphans). Requests are completed with none held, since their
-/// callbacks may call MPI. No lock is held across a BTL's send, which may call back.
+/// watched paths, busy list, pools, resting buffers, orphans). Requests are completed with none
+/// held, since their callbacks may call MPI. No lock is held across a BTL's send, which may call
+/// back.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 

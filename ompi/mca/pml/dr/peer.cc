@@ -8,6 +8,7 @@
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/process_window.hpp"
+#include "ompi/mca/pml/dr/resting.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
 #include "ompi/mca/pml/dr/vader_fragment.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
@@ -353,8 +354,12 @@ void PeerState::take_back_abandoned(base::Time present) noexcept
             const VaderFragment *const fragment = VaderFragment::of(*des);
             if (fragment != nullptr && fragment->abandoned(btl_tag)) {
                 descriptor_done(held, present, false);
-                mca::hand_over(des);
-                path->btl->btl_free(path->btl, des);
+                if ((des->des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) == 0) {
+                    resting.put(path->btl, des);
+                } else {
+                    mca::hand_over(des);
+                    path->btl->btl_free(path->btl, des);
+                }
             }
         }
     }

@@ -1,10 +1,17 @@
 #include "ompi/mca/pml/dr/resting.hpp"
 
+#include <algorithm>
+
 #include "opal/mca/hand_over.hpp"
 
 namespace ft::dr {
 
 Resting resting;
+
+std::size_t Resting::turns(const mca_btl_base_module_t &btl) noexcept
+{
+    return std::clamp(turn_bytes / btl.btl_max_send_size, std::size_t{1}, most);
+}
 
 mca_btl_base_descriptor_t *Resting::oldest() noexcept
 {
@@ -17,37 +24,38 @@ mca_btl_base_descriptor_t *Resting::oldest() noexcept
     return des;
 }
 
-// What is given back to the BTL is what it gives out next, for whatever endpoint.
-
-mca_btl_base_descriptor_t *Resting::get(mca_btl_base_module_t *btl,
-                                        mca_btl_base_endpoint_t *endpoint, std::size_t bytes,
-                                        std::uint32_t flags) noexcept
+Resting::Buffer Resting::get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                             std::size_t bytes, std::uint32_t flags) noexcept
 {
-    const auto wake_oldest = [&] {
-        mca_btl_base_descriptor_t *const des = oldest();
-        if (des != nullptr) {
-            btl->btl_free(btl, des);
-        }
-        return des != nullptr;
-    };
     flags &= ~std::uint32_t{MCA_BTL_DES_FLAGS_BTL_OWNERSHIP};
+    const auto allocate = [&] {
+        return btl->btl_alloc(btl, endpoint, MCA_BTL_NO_ORDER, bytes, flags);
+    };
+    // What is given back to the BTL is what it gives out next, for whatever endpoint, unless
+    // another thread that sends something else was quicker.
+    const auto again = [&]() -> mca_btl_base_descriptor_t * {
+        mca_btl_base_descriptor_t *const des = oldest();
+        if (des == nullptr) {
+            return nullptr;
+        }
+        btl->btl_free(btl, des);
+        mca_btl_base_descriptor_t *const same = allocate();
+        owned_ -= same == nullptr ? 1 : 0;
+        return same;
+    };
     Guard guard(lock_);
-    // What it was given back rested longer than all that rest now. Asking a BTL that has none costs
-    // it a search.
-    if (spare_ != 0) {
-        --spare_;
-    } else if (all_out_) {
-        wake_oldest();
-    }
-    mca_btl_base_descriptor_t *des = btl->btl_alloc(btl, endpoint, MCA_BTL_NO_ORDER, bytes, flags);
-    if (OPAL_UNLIKELY(des == nullptr)) {
-        all_out_ = true;
-        spare_ = 0; // others have taken them
-        if (wake_oldest()) {
-            des = btl->btl_alloc(btl, endpoint, MCA_BTL_NO_ORDER, bytes, flags);
+    if (owned_ >= std::min(limit_, turns(*btl))) {
+        if (mca_btl_base_descriptor_t *const des = again(); OPAL_LIKELY(des != nullptr)) {
+            return {des, true};
         }
     }
-    return des;
+    if (mca_btl_base_descriptor_t *const des = allocate(); des != nullptr) {
+        ++owned_;
+        limit_ = std::max(limit_, owned_);
+        return {des, false};
+    }
+    limit_ = owned_; // it is not asked for more while some rest: that costs it a search
+    return {again(), true};
 }
 
 void Resting::put(mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *des) noexcept
@@ -55,10 +63,10 @@ void Resting::put(mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *des) no
     mca::hand_over(des);
     Guard guard(lock_);
     btl_ = btl;
-    if (full(*btl)) {
-        btl->btl_free(btl, oldest());
-        all_out_ = true;
-        ++spare_;
+    if (owned_ > turns(*btl)) {
+        --owned_;
+        btl->btl_free(btl, des);
+        return;
     }
     ring_[(first_ + count_) % most] = des;
     ++count_;
@@ -68,10 +76,9 @@ void Resting::wake_all() noexcept
 {
     Guard guard(lock_);
     while (mca_btl_base_descriptor_t *const des = oldest()) {
+        --owned_;
         btl_->btl_free(btl_, des);
     }
-    all_out_ = false;
-    spare_ = 0;
 }
 
 } // namespace ft::dr

@@ -240,10 +240,16 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         FT_ASSERT(des == nullptr || size == payload);
     } else {
         const bool rests = path.vader && total > btl->btl_eager_limit;
-        des = rests ? resting.get(btl, path.endpoint, total, prompt_flags)
-                    : btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, total, prompt_flags);
+        Resting::Buffer buffer;
+        if (rests) {
+            buffer = resting.get(btl, path.endpoint, total, prompt_flags);
+            des = buffer.des;
+        } else {
+            des = btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, total, prompt_flags);
+        }
         if (des != nullptr && rests) {
-            const CopyWay::Next next = path.copy_way.next();
+            // The first copy into a page waits for the kernel, not for another core.
+            const CopyWay::Next next = buffer.used_before ? path.copy_way.next() : CopyWay::Next{};
             std::byte *const to = front(des) + front_bytes;
             if (OPAL_UNLIKELY(next.timed)) {
                 const base::Time before = now();
