@@ -228,6 +228,34 @@ void received_and_gone()
     }
 }
 
+/* A receiver that computes has been silent for long, and what it was sent has been sent again. */
+void silent_receiver()
+{
+    const int other = world().rank ^ 1;
+    if (other >= world().size) {
+        return;
+    }
+    meet(other);
+    char byte = 'a';
+    if (world().rank % 2 == 0) {
+        send_and_compute(other);
+        for (const char wanted : {'a', 'b'}) {
+            MPI_Recv(&byte, 1, MPI_CHAR, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            check(byte == wanted, "the message", byte);
+        }
+        return;
+    }
+    const auto path = receive_path(other);
+    MPI_Send(&byte, 1, MPI_CHAR, other, 3, MPI_COMM_WORLD);
+    int flag = 0; // timers run in here
+    for (const double end = MPI_Wtime() + 0.3; MPI_Wtime() < end;) {
+        MPI_Iprobe(other, 4, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    }
+    byte = 'b';
+    MPI_Send(&byte, 1, MPI_CHAR, other, 3, MPI_COMM_WORLD);
+    tell(path);
+}
+
 constexpr std::array all{
     cases::Case{"who has sent may leave MPI, and the message arrives", computing_sender},
     cases::Case{"a buffered send ends while its receiver computes", buffered},
@@ -235,6 +263,7 @@ constexpr std::array all{
     cases::Case{"a send ends while its receiver, who has the message, computes", received_and_gone},
     cases::Case{"who has waited for a send may leave MPI, and the message arrives",
                 nonblocking_sender},
+    cases::Case{"a short send ends while its receiver, silent for long, computes", silent_receiver},
 };
 
 } // namespace

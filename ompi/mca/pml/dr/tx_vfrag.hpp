@@ -30,8 +30,8 @@ struct TxVfrag {
     reliability::Form form = reliability::Form::full;
     std::uint8_t upper_bytes = 0; ///< ordered: what stands in `room`
     std::uint8_t size_class = 0;  ///< ordered: pool it came from
-    /// Ordered: transmissions that have not brought it, for sure: given back by a BTL, or over a
-    /// path that broke.
+    /// Ordered: transmissions that do not count as having brought it: given back by a BTL, or made
+    /// before a path of it broke, be it over another one.
     std::uint8_t in_vain = 0;
 };
 
