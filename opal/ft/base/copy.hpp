@@ -29,6 +29,15 @@ namespace ft::base {
     }
 }
 
+/// memcpy without string instructions, which glibc takes for some KiB and more (2112 bytes, on
+/// processors that say they are quick at short ones; GLIBC_TUNABLES, x86_rep_movsb_threshold). What
+/// a core reads by them out of another one's cache seems to stay in its own: the other one waits
+/// when it writes there again, as if nothing had gone by since (docs/speed.md, "Where the time of a
+/// long message goes"). For memory that another core uses, at either end; elsewhere memcpy is as
+/// quick or quicker. By AVX on x86-64; memcpy where there is none. \param to room for `from`, which
+/// it must not overlap
+void copy_by_vectors(std::byte *to, std::span<const std::byte> from) noexcept;
+
 /// memcpy with stores that go to memory past all caches (non-temporal ones, on x86-64; elsewhere
 /// memcpy itself). A usual store waits until no other cache holds the line; from a core that shares
 /// none with this one that takes hundreds of nanoseconds, and few are waited for at a time. The

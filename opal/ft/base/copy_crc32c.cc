@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "opal/ft/base/assert.hpp"
+#include "opal/ft/base/copy.hpp"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -19,16 +20,15 @@ namespace {
 /// Bytes that are copied and then summed out of the first-level cache, where there is nothing
 /// better.
 constexpr std::size_t piece_bytes = 4096;
-/// The same where memcpy is to use string instructions: glibc does from 8 KiB up.
-constexpr std::size_t string_bytes = std::size_t{16} * 1024;
 
-std::uint32_t copy_then_sum(std::span<std::byte> to, std::span<const std::byte> from,
-                            std::size_t piece, Summed summed)
+template <typename Copy>
+std::uint32_t copy_then_sum(std::span<std::byte> to, std::span<const std::byte> from, Copy copy,
+                            Summed summed)
 {
     Crc32c sum;
     while (!from.empty()) {
-        const std::size_t bytes = std::min(from.size(), piece);
-        std::memcpy(to.data(), from.data(), bytes);
+        const std::size_t bytes = std::min(from.size(), piece_bytes);
+        copy(to.data(), from.first(bytes));
         sum.update(summed == Summed::source ? from.first(bytes) : to.first(bytes));
         from = from.subspan(bytes);
         to = to.subspan(bytes);
@@ -143,7 +143,10 @@ std::uint32_t copy_crc32c(std::span<std::byte> to, std::span<const std::byte> fr
         return copy_folding(to.data(), from.data(), from.size());
     }
 #endif
-    return copy_then_sum(to, from, piece_bytes, Summed::source);
+    const auto copy = [](std::byte *place, std::span<const std::byte> piece) {
+        std::memcpy(place, piece.data(), piece.size());
+    };
+    return copy_then_sum(to, from, copy, Summed::source);
 }
 
 std::uint32_t copy_crc32c_shared(std::span<std::byte> to, std::span<const std::byte> from,
@@ -155,7 +158,7 @@ std::uint32_t copy_crc32c_shared(std::span<std::byte> to, std::span<const std::b
         return copy_folding(to.data(), from.data(), from.size());
     }
 #endif
-    return copy_then_sum(to, from, string_bytes, summed);
+    return copy_then_sum(to, from, copy_by_vectors, summed);
 }
 
 } // namespace ft::base

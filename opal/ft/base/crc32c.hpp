@@ -50,9 +50,8 @@ std::uint32_t copy_crc32c(std::span<std::byte> to, std::span<const std::byte> fr
 
 /// Which bytes are read for the sum of a copy. In one pass they are the same.
 enum class Summed : std::uint8_t { source, copy };
-/// The same for memory, on one side, that another core uses too. Without VPCLMULQDQ memcpy's string
-/// instructions are quicker there: pieces that are long enough for them, and short enough for the
-/// sum to find them in the nearest cache.
+/// The same for memory, on one side, that another core uses too: memcpy's place is taken by
+/// copy_by_vectors (copy.hpp).
 std::uint32_t copy_crc32c_shared(std::span<std::byte> to, std::span<const std::byte> from,
                                  Summed summed);
 

@@ -1,3 +1,4 @@
+#include "opal/ft/base/copy.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/ft/base/rng.hpp"
 #include "test/unit/cmocka.hpp"
@@ -152,6 +153,8 @@ void copying_gives_the_bytes_and_their_sum(void **)
         look(copy_crc32c_shared(place, from, Summed::source));
         look(copy_crc32c_shared(place, from, Summed::copy));
         look(copy_crc32c_past_caches(place, from));
+        copy_by_vectors(place.data(), from);
+        look(right);
     };
     for (std::size_t length = 0; length < 1100; ++length) {
         check(length, length % 9, length % 7);

@@ -12,6 +12,7 @@
 #include "ompi/mca/pml/dr/progress.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
+#include "opal/ft/base/copy.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/ft/reliability/compressed.hpp"
 #include "opal/mca/hand_over.hpp"
@@ -191,16 +192,15 @@ void deliver(PeerState &peer, const FragHeader &header, Bytes fragment, Completi
     }
 }
 
-/// Data that goes straight to where the user wants it, summed while it is copied: a broken fragment
-/// spoils only bytes that it was to bring itself, of a receive that does not end before they came
-/// whole. \return false when it has to go the long way
+/// Data that goes straight to where the user wants it, summed (if it is) while it is copied: a
+/// broken fragment spoils only bytes that it was to bring itself, of a receive that does not end
+/// before they came whole. \return false when it has to go the long way
 bool take_in_place(PeerState &peer, const FragHeader &header, Bytes fragment, PathId arrival,
                    Completions &done, base::Time present)
 {
     const Bytes payload = reliability::payload_of(header, fragment);
     UpperHeader upper;
-    if (header.kind != Kind::data || payload.empty() ||
-        !header.has(reliability::flag_payload_checksummed) || parameters().disable.checksum ||
+    if (header.kind != Kind::data || payload.empty() || parameters().disable.checksum ||
         !parse_upper(reliability::upper_of(header, fragment), upper) ||
         upper.kind != MessageKind::data) {
         return false;
@@ -211,16 +211,20 @@ bool take_in_place(PeerState &peer, const FragHeader &header, Bytes fragment, Pa
     if (place == nullptr) {
         return false;
     }
-    std::uint32_t crc = 0;
-    if (arrival != reliability::no_path && peer.paths[arrival]->shared) {
+    const bool shared = arrival != reliability::no_path && peer.paths[arrival]->shared;
+    if (header.has(reliability::flag_payload_checksummed)) {
         // What was in shared memory a moment ago is not what counts.
-        crc = base::copy_crc32c_shared({place, payload.size()}, payload, base::Summed::copy);
+        const std::uint32_t crc =
+            shared ? base::copy_crc32c_shared({place, payload.size()}, payload, base::Summed::copy)
+                   : base::copy_crc32c({place, payload.size()}, payload);
+        if (crc != header.payload_crc) {
+            peer.engine.reject_payload(header);
+            return true;
+        }
+    } else if (shared) {
+        base::copy_by_vectors(place, payload);
     } else {
-        crc = base::copy_crc32c({place, payload.size()}, payload);
-    }
-    if (crc != header.payload_crc) {
-        peer.engine.reject_payload(header);
-        return true;
+        std::memcpy(place, payload.data(), payload.size());
     }
     peer.engine.accept(header, present);
     received_in_place(*request, payload.size(), done);

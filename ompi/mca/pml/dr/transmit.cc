@@ -186,6 +186,8 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
             note_sum(path.shared
                          ? base::copy_crc32c_shared({to, payload}, from, base::Summed::source)
                          : base::copy_crc32c({to, payload}, from));
+        } else if (path.shared) {
+            base::copy_by_vectors(to, from);
         } else {
             std::memcpy(to, bytes, payload);
         }
@@ -253,7 +255,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
             std::byte *const to = front(des) + front_bytes;
             if (OPAL_UNLIKELY(next.timed)) {
                 const base::Time before = now();
-                std::memcpy(to, bytes, payload);
+                base::copy_by_vectors(to, from);
                 path.copy_way.took(payload, now() - before);
             } else if (next.past_caches) {
                 copy_past_caches(to);
