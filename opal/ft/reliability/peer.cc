@@ -314,6 +314,13 @@ void Peer::sent(const Transmit &t, base::Time now, bool complete)
     }
 }
 
+base::Time Peer::kept(Vfrag &vfrag, PathId path, base::Time now)
+{
+    lane_ = false;
+    sender_.kept(vfrag, path, now);
+    return vfrag.watchdog_deadline();
+}
+
 unsigned Peer::run(const Transmit &t, base::Time now) const noexcept
 {
     // With several paths each fragment chooses anew. One that takes an acknowledgement along, or

@@ -145,6 +145,10 @@ class Peer {
         return sent_express(vfrag, path, header.timestamp, now);
     }
 
+    /// Right after that, over a path that is acknowledged: the BTL took it, but is not done with it
+    /// yet. A `locally_complete` follows. \return when on_time has to be called for that
+    base::Time kept(Vfrag &vfrag, PathId path, base::Time now);
+
     /// The lane: one short message behind the other, in the compressed form, over the same path.
     /// While nothing else happens than that they are sent, and that such messages arrive, nearly
     /// all that express_path and express_header look at stays as it was for the last one, and is

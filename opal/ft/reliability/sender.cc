@@ -199,11 +199,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
     ++counters_.fragments_sent;
     counters_.bytes_sent += bytes;
     if (!complete) {
-        ++record.held;
-        ++v.held_;
-        ++path.held;
-        v.watchdog_deadline_ = now + completion_timeout(v, choice.path);
-        arm(v.watchdog_deadline_);
+        hold(v, choice.index, choice.path, now);
     }
     if (trusted) [[unlikely]] {
         if (complete) {
@@ -220,6 +216,15 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
         (paths_.size() > 1 && !config_.disable_early_timer)) {
         await_ack(v, choice.path, now);
     }
+}
+
+void Sender::hold(Vfrag &v, unsigned index, PathId path, base::Time now)
+{
+    ++v.fragments[index].held;
+    ++v.held_;
+    ++paths_.use(path).held;
+    v.watchdog_deadline_ = now + completion_timeout(v, path);
+    arm(v.watchdog_deadline_);
 }
 
 void Sender::take_for_arrived(Vfrag &v, FragmentRecord &record, std::uint32_t bytes)

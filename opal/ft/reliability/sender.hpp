@@ -87,6 +87,9 @@ class Sender {
         counters_.bytes_sent += bytes;
         counters_.bytes_acknowledged += bytes;
     }
+    /// Right after submit_sent: the BTL keeps the descriptor for a while, and says so by
+    /// locally_complete.
+    void kept(Vfrag &vfrag, PathId path, base::Time now) { hold(vfrag, 0, path, now); }
     /// The numbers that the next VFRAG gets.
     [[nodiscard]] std::uint32_t next_sequence() const noexcept { return next_; }
     [[nodiscard]] std::uint32_t next_order() const noexcept { return next_order_; }
@@ -277,6 +280,8 @@ class Sender {
             arm(question_at_);
         }
     }
+    /// A BTL has a descriptor of this fragment from now on.
+    void hold(Vfrag &vfrag, unsigned index, PathId path, base::Time now);
     /// How long a local completion is waited for, never more than twice rto_max.
     [[nodiscard]] base::Duration completion_timeout(const Vfrag &vfrag, PathId path) const noexcept;
     /// The same of what is still held, now that this path is done with a fragment.

@@ -159,7 +159,10 @@ bool Endpoint::send_express(SimVfrag &v)
     }
     const unsigned way_id = ways_[path];
     Way &way = world_.ways[way_id];
-    if (way.told || way.error_on_use || !world_.has_room(way) || !completes_at_once(way)) {
+    if (way.told || way.error_on_use || !world_.has_room(way)) {
+        return false;
+    }
+    if (!completes_at_once(way) && (best != Form::full || !peer_.paths()[path].info.acknowledged)) {
         return false;
     }
     v.records[0] = FragmentRecord{};
@@ -257,12 +260,15 @@ void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id, WayOut o
     world_.transmit(way_id, whole, t.header.kind, t.choice.retransmission,
                     index + 1U == v.vfrag.count());
     ++fragments_sent_;
+    const bool complete = completes_at_once(way);
     if (express) {
         const bool summed = t.header.has(flag_payload_checksummed);
-        if (const base::Time by = out == WayOut::lane
-                                      ? peer_.sent_on_lane(v.vfrag, summed, now())
-                                      : peer_.sent_express(v.vfrag, t.path, t.header, now());
-            by < peer_.next_deadline()) {
+        base::Time by = out == WayOut::lane ? peer_.sent_on_lane(v.vfrag, summed, now())
+                                            : peer_.sent_express(v.vfrag, t.path, t.header, now());
+        if (!complete) {
+            by = std::min(by, peer_.kept(v.vfrag, t.path, now()));
+        }
+        if (by < peer_.next_deadline()) {
             world_.breach(Breach::contract, "a deadline that next_deadline does not know");
         }
         if (!info.acknowledged) { // it is ours again
@@ -270,10 +276,9 @@ void Endpoint::send_fragment(const Transmit &transmit, unsigned way_id, WayOut o
             piece.handed_back = piece.acknowledged = true;
             v.outstanding = false;
         }
-        return;
+    } else {
+        peer_.sent(t, now(), complete);
     }
-    const bool complete = completes_at_once(way);
-    peer_.sent(t, now(), complete);
     if (complete) {
         return;
     }

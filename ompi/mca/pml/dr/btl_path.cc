@@ -20,6 +20,8 @@ namespace ft::dr {
 namespace {
 
 constexpr std::size_t least_payload = 64;
+/// What is longer is better sent from where it is.
+constexpr std::uint16_t copied_at_most = 2048;
 
 mca::BlockPool descriptors;
 
@@ -272,6 +274,13 @@ bool add_paths(PeerState &peer, base::Time present)
         // user's memory may be gone when it is written after all.
         path->in_place = path->in_place && (peer.paths.size() == 1 || parameters().disable.copies);
         path->tcp = TcpEndpoint::of(path->btl, path->endpoint);
+        // A BTL may call back while it is given a descriptor, with locks of its own held: with
+        // threads the peer's lock has to be let go before, as the long way does.
+        if (path->tcp != nullptr && peer.engine.paths()[path->id].info.acknowledged &&
+            !opal_using_threads()) {
+            path->copied_bytes = copied_at_most;
+            peer.sends_at_once = true;
+        }
     }
     if (parameters().eager_limit != 0) {
         eager = parameters().eager_limit;

@@ -50,6 +50,9 @@ struct BtlPath {
     mca_btl_base_endpoint_t *endpoint = nullptr;
     PathId id = reliability::no_path;
     std::uint16_t sendi_bytes = 0; ///< what btl_sendi is asked to take at most, header included
+    /// What a descriptor is asked to take at once, header included: of btl/tcp, which has no
+    /// btl_sendi.
+    std::uint16_t copied_bytes = 0;
     bool in_place =
         false; ///< sent from where the bytes are: the BTL can, and no other path leads there
     bool brief = false;      ///< takes short matches in the brief form

@@ -1,6 +1,7 @@
 /// \file
 /// The short way of a short message: when nothing is before it, to the BTL at once, by btl_sendi,
-/// which is done with the bytes when it returns. On the lane, one behind the other, the least is
+/// which is done with the bytes when it returns; or, as btl/tcp has none, by a descriptor, which is
+/// nearly always on the wire when btl_send returns. On the lane, one behind the other, the least is
 /// looked at; what is not as usual goes the next longer way (opal/ft/reliability/PROTOCOL.md, "The
 /// short way").
 #include "ompi/mca/pml/dr/clock.hpp"
@@ -63,6 +64,53 @@ bool PeerState::send_on_lane(std::span<const std::byte> bytes, std::uint64_t mat
     return true;
 }
 
+bool PeerState::send_copy(BtlPath &path, TxOrdered &tx, std::span<const std::byte> whole,
+                          const reliability::FragHeader &header, base::Time present) noexcept
+{
+    Descriptor *const held = new_descriptor();
+    if (OPAL_UNLIKELY(held == nullptr)) {
+        return false;
+    }
+    mca_btl_base_module_t *btl = path.btl;
+    mca_btl_base_descriptor_t *const des =
+        btl->btl_alloc(btl, path.endpoint, MCA_BTL_NO_ORDER, whole.size(), prompt_flags);
+    if (OPAL_UNLIKELY(des == nullptr)) {
+        release(held);
+        return false;
+    }
+    std::memcpy(front(des), whole.data(), whole.size());
+    des->des_cbfunc = fragment_complete;
+    des->des_cbdata = held;
+    held->path = &path;
+    held->des = des;
+    held->tx = &tx;
+    held->index = 0;
+    held->sent_at = present;
+    held->in_call = true;
+    held->returned = false;
+    transmitting_ = true;
+    const int rc = give(path, des);
+    transmitting_ = false;
+    held->in_call = false;
+    if (OPAL_UNLIKELY(rc == OPAL_ERR_OUT_OF_RESOURCE && !held->returned)) {
+        btl->btl_free(btl, des);
+        release(held);
+        return false;
+    }
+    base::Time when = engine.sent_express(tx.vfrag, path.id, header, present);
+    if (OPAL_LIKELY(rc == 1 || held->returned)) {
+        release(held);
+    } else {
+        path.held.push_back(held);
+        when = std::min(when, engine.kept(tx.vfrag, path.id, present));
+        if (rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY) {
+            path.note_error(); // btl/tcp keeps it for its next connection, and calls back then
+        }
+    }
+    sent_short(path, &tx, when);
+    return true;
+}
+
 inline bool PeerState::send_whole(TxOrdered &tx, base::Time present) noexcept
 {
     const std::size_t front_bytes = header_bytes + tx.upper_bytes;
@@ -73,8 +121,10 @@ inline bool PeerState::send_whole(TxOrdered &tx, base::Time present) noexcept
     if (OPAL_UNLIKELY(id == reliability::no_path)) {
         return false;
     }
-    const BtlPath &path = *paths[id];
-    if (total > path.sendi_bytes || path.stuck != nullptr || path.tcp != nullptr ||
+    BtlPath &path = *paths[id];
+    const bool copied = path.tcp != nullptr;
+    if (total > (copied ? path.copied_bytes : path.sendi_bytes) ||
+        (copied && !path.tcp->connected()) || path.stuck != nullptr ||
         path.known_fault() != Fault::none) {
         return false;
     }
@@ -87,6 +137,9 @@ inline bool PeerState::send_whole(TxOrdered &tx, base::Time present) noexcept
         header.payload_crc = tx.payload_crc;
     }
     write_front(header, {tx.room, front_bytes});
+    if (copied) {
+        return send_copy(path, tx, {tx.room, total}, header, present);
+    }
     if (!hand_to(path, {tx.room, total})) {
         return false;
     }

@@ -13,6 +13,25 @@ namespace ft::dr {
 inline constexpr std::uint32_t prompt_flags =
     MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | MCA_BTL_DES_FLAGS_PRIORITY;
 
+/// Where a descriptor's bytes begin.
+inline std::byte *front(mca_btl_base_descriptor_t *des) noexcept
+{
+    return static_cast<std::byte *>(des->des_segments[0].seg_addr.pval);
+}
+
+/// btl_send. \return what it returned
+inline int give(BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
+{
+    const int rc = path.btl->btl_send(path.btl, path.endpoint, des, btl_tag);
+    if (rc < 0 && path.tcp != nullptr) {
+        path.tcp->forget_closed_socket();
+    }
+    if (rc != 1) {
+        watch_connection(path);
+    }
+    return rc;
+}
+
 /// The header, before an upper header that stands behind it already.
 inline void write_front(reliability::FragHeader &header, std::span<std::byte> front) noexcept
 {

@@ -131,7 +131,7 @@ class PeerState {
     /// Memory that the peer costs now, without what the system adds to each allocation.
     std::size_t bytes() const noexcept;
 
-    bool sends_at_once = false; ///< there is a path whose BTL has btl_sendi; constant after set-up
+    bool sends_at_once = false; ///< a path knows the short way; constant after set-up
     bool sends_brief = false;   ///< ... and one that takes the short forms; constant, too
     bool busy = false;          ///< in the list that progress walks; atomic, changes under its lock
     const std::uint8_t share = next_pool_share(); ///< which free lists it takes from
@@ -160,7 +160,10 @@ class PeerState {
     [[gnu::always_inline]] bool send_whole(TxOrdered &tx, base::Time now) noexcept;
     /// A whole fragment by btl_sendi. \return false when the BTL did not take it
     [[gnu::always_inline]] bool hand_to(const BtlPath &path, std::span<std::byte> whole) noexcept;
-    /// After the short way: who keeps the descriptor, and when to look again.
+    /// A whole fragment by a descriptor of btl/tcp. \return false when nothing was sent
+    bool send_copy(BtlPath &path, TxOrdered &tx, std::span<const std::byte> whole,
+                   const reliability::FragHeader &header, base::Time now) noexcept;
+    /// After the short way: who keeps the VFRAG, and when to look again.
     [[gnu::always_inline]] void sent_short(const BtlPath &path, TxOrdered *tx,
                                            base::Time when) noexcept;
     bool open_data(SendRequest &request, base::Time now) noexcept;

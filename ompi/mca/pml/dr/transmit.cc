@@ -30,24 +30,6 @@ constexpr std::uint32_t clock_step = 8192;
 /// chosen: 22 KiB of Ethernet's packets, some microseconds.
 constexpr unsigned most_in_a_run = 16;
 
-/// Without the peer's lock.
-int give(BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
-{
-    const int rc = path.btl->btl_send(path.btl, path.endpoint, des, btl_tag);
-    if (rc < 0 && path.tcp != nullptr) {
-        path.tcp->forget_closed_socket();
-    }
-    if (rc != 1) {
-        watch_connection(path);
-    }
-    return rc;
-}
-
-std::byte *front(mca_btl_base_descriptor_t *des) noexcept
-{
-    return static_cast<std::byte *>(des->des_segments[0].seg_addr.pval);
-}
-
 } // namespace
 
 void PeerState::transmit(base::Time present) noexcept
