@@ -30,6 +30,18 @@ constexpr std::uint32_t clock_step = 8192;
 /// chosen: 22 KiB of Ethernet's packets, some microseconds.
 constexpr unsigned most_in_a_run = 16;
 
+/// A fragment that was sent once, from the user's memory, and is to be sent again: whether that
+/// transmission cannot arrive any more. A copy of it that was sent again may still wait in the BTL
+/// when an acknowledgement of the first one ends the request and the user takes the memory away:
+/// writev would fail, and btl/tcp closes the connection then. So it is sent from a copy, unless its
+/// peer said that it came spoilt, or that a later one of the stream came.
+bool surely_lost(const reliability::FragmentRecord &record, const BtlPath &path) noexcept
+{
+    using reliability::LossReason;
+    return record.tries == 1 && path.tcp != nullptr &&
+           (record.reason == LossReason::gap || record.reason == LossReason::nack);
+}
+
 } // namespace
 
 void PeerState::transmit(base::Time present) noexcept
@@ -207,12 +219,9 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         return false;
     }
     mca_btl_base_descriptor_t *des = nullptr;
-    // A copy that was sent again may still wait in the BTL when the acknowledgement of the first
-    // one ends the request and the user takes the memory away: writev would fail, and btl/tcp
-    // closes the connection then. The first one has left by that time, in the order of its only
-    // path.
     if (path.in_place && payload >= in_place_from &&
-        (!what.choice.retransmission || OPAL_UNLIKELY(parameters().disable.copies))) {
+        (!what.choice.retransmission || surely_lost(tx->vfrag.fragments[index], path) ||
+         OPAL_UNLIKELY(parameters().disable.copies))) {
         opal_convertor_t convertor;
         OBJ_CONSTRUCT(&convertor, opal_convertor_t);
         opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &ompi_mpi_byte.dt.super,
