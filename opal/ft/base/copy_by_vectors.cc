@@ -41,7 +41,7 @@ __attribute__((target("avx"))) void copy_lines(std::byte *to, const std::byte *f
 
 void copy_by_vectors(std::byte *to, std::span<const std::byte> from) noexcept
 {
-    if (have_avx) {
+    if (have_avx && !from.empty()) {
         copy_lines(to, from.data(), from.size());
     } else if (!from.empty()) {
         std::memcpy(to, from.data(), from.size());

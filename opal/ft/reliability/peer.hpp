@@ -95,9 +95,9 @@ class Peer {
                    : no_path;
     }
     /// The header with which it would go, but for upper_bytes, payload_crc and its flag. Nothing
-    /// has changed yet: once the BTL took it, and is done with it, say `sent_express`, or submit it
-    /// after all. \param best the shortest form that the layer above can give it \return with the
-    /// form that it is to have, which may be the full one whatever was asked for
+    /// has changed yet: once the BTL took it, say `sent_express` (and `kept` if it is not done with
+    /// it), or submit it after all. \param best the shortest form that the layer above can give it
+    /// \return with the form that it is to have, which may be the full one whatever was asked for
     [[nodiscard, gnu::always_inline]] FragHeader
     express_header(const Vfrag &vfrag, PathId path, base::Time now,
                    Form best = Form::full) const noexcept

@@ -153,6 +153,40 @@ void nonblocking_sender()
     first_contact(world().rank ^ 3, persistent);
 }
 
+/* Both have met, and what is sent is more than the connection takes while the receiver is away. */
+void many_at_once()
+{
+    constexpr int size = 1500;
+    constexpr std::size_t number = 64;
+    const int other = world().rank ^ 1;
+    if (other >= world().size) {
+        return;
+    }
+    meet(other);
+    if (world().rank % 2 == 0) {
+        Word all_are_there(other);
+        const auto away = receive_path(other);
+        std::array<MPI_Request, number> requests{};
+        std::vector<std::vector<unsigned char>> out;
+        for (std::size_t i = 0; i < number; ++i) {
+            out.push_back(cases::pattern(size, i));
+            MPI_Isend(out.back().data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD, &requests.at(i));
+        }
+        tell(away);
+        MPI_Waitall(static_cast<int>(number), requests.data(), MPI_STATUSES_IGNORE);
+        all_are_there.await();
+        return;
+    }
+    const auto path = receive_path(other);
+    Word(other).await();
+    std::vector<unsigned char> in(size);
+    for (std::size_t i = 0; i < number; ++i) {
+        MPI_Recv(in.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        cases::expect(in, i, "wrong byte");
+    }
+    tell(path);
+}
+
 constexpr std::array<int, 6> buffered_sizes{8, 500, 1500, 4000, 40000, 300000};
 /* What is eager over all BTLs. */
 constexpr std::array<int, 8> short_sizes{0, 8, 500, 1500, 2048, 3900, 4096, 8192};
@@ -264,6 +298,7 @@ constexpr std::array all{
     cases::Case{"who has waited for a send may leave MPI, and the message arrives",
                 nonblocking_sender},
     cases::Case{"a short send ends while its receiver, silent for long, computes", silent_receiver},
+    cases::Case{"who has waited for many sends may leave MPI, and all arrive", many_at_once},
 };
 
 } // namespace

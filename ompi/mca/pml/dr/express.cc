@@ -92,9 +92,14 @@ bool PeerState::send_copy(BtlPath &path, TxOrdered &tx, std::span<const std::byt
     const int rc = give(path, des);
     transmitting_ = false;
     held->in_call = false;
-    if (OPAL_UNLIKELY(rc == OPAL_ERR_OUT_OF_RESOURCE && !held->returned)) {
+    if (OPAL_UNLIKELY(rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY && !held->returned)) {
+        // Not btl/tcp, which keeps all that it is given while it is connected: btl/fault.
         btl->btl_free(btl, des);
         release(held);
+        if (rc != OPAL_ERR_OUT_OF_RESOURCE) {
+            path.note_error();
+            peers().call_for_pass();
+        }
         return false;
     }
     base::Time when = engine.sent_express(tx.vfrag, path.id, header, present);
@@ -103,9 +108,7 @@ bool PeerState::send_copy(BtlPath &path, TxOrdered &tx, std::span<const std::byt
     } else {
         path.held.push_back(held);
         when = std::min(when, engine.kept(tx.vfrag, path.id, present));
-        if (rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY) {
-            path.note_error(); // btl/tcp keeps it for its next connection, and calls back then
-        }
+        kept_ = true;
     }
     sent_short(path, &tx, when);
     return true;
@@ -172,7 +175,7 @@ bool PeerState::send_plain(std::span<const std::byte> bytes, int tag,
     }
     eager_sent += eager_cost(bytes.size());
     peers().keep_busy(*this);
-    alone = paths.size() == 1 && engine.paths()[0].held == 0;
+    alone = nothing_held();
     return true;
 }
 

@@ -19,7 +19,7 @@ inline std::byte *front(mca_btl_base_descriptor_t *des) noexcept
     return static_cast<std::byte *>(des->des_segments[0].seg_addr.pval);
 }
 
-/// btl_send. \return what it returned
+/// btl_send, without the peer's lock where there are threads. \return what it returned
 inline int give(BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
 {
     const int rc = path.btl->btl_send(path.btl, path.endpoint, des, btl_tag);

@@ -3,8 +3,8 @@
 ///
 /// Order, outermost first: peer, communicator, then the leaves (peer table and behind it the
 /// watched paths, busy list, pools, resting buffers, orphans). Requests are completed with none
-/// held, since their callbacks may call MPI. No lock is held across a BTL's send, which may call
-/// back.
+/// held, since their callbacks may call MPI. With threads no lock is held across btl_send, which
+/// may call back, but for BTLs that gather fragments.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 

@@ -5,6 +5,7 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ompi/mca/pml/dr/btl_path.hpp"
@@ -61,6 +62,23 @@ class PeerState {
     /// The same for a match that fits the brief form, where its path takes that: these bytes are
     /// copied. \return false when nothing was sent
     bool send_brief(std::span<const std::byte> bytes, std::uint64_t match, base::Time now) noexcept;
+    /// Whether the short message that was sent last is still with its BTL, which queued it. True
+    /// once. \param order of its match
+    bool take_kept(std::uint32_t &order) noexcept
+    {
+        order = engine.sender().next_order() - 1;
+        return std::exchange(kept_, false);
+    }
+    /// No BTL has a descriptor for the peer.
+    bool nothing_held() const noexcept
+    {
+        for (PathId id = 0; id < paths.size(); ++id) {
+            if (engine.paths()[id].held != 0) {
+                return false;
+            }
+        }
+        return true;
+    }
     /// Gives to the engine what has been waiting for room.
     void fill_window(base::Time now, Completions &done) noexcept;
     /// Hands to the BTLs what the engine wants sent. Takes and leaves `lock`, which must not be
@@ -178,6 +196,7 @@ class PeerState {
     bool take_unsent(BtlPath &path, base::Time now) noexcept;
 
     bool transmitting_ = false; ///< somebody is in transmit; here, where it takes no room
+    bool kept_ = false;         ///< see take_kept
     const opal_process_name_t name_;
     TxVfrag *waiting_ = nullptr; ///< replies that wait for the window
     TxVfrag *waiting_tail_ = nullptr;

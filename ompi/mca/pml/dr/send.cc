@@ -156,9 +156,11 @@ Eager send_eager(PeerState &peer, const void *buffer, std::size_t count, ompi_da
             if (OPAL_UNLIKELY(!gone)) {
                 peer.engine.submit(tx->vfrag, present);
                 order = tx->vfrag.order();
+            } else if (OPAL_UNLIKELY(peer.take_kept(order))) {
+                gone = false;
             }
         }
-        alone = peer.paths.size() == 1 && peer.engine.paths()[0].held == 0;
+        alone = peer.nothing_held();
     }
     peers().keep_busy(peer);
     if (OPAL_LIKELY(gone)) {
@@ -200,7 +202,7 @@ send_on_lane(const void *buffer, std::size_t count, const ompi_datatype_t *datat
     }
     peer->eager_sent += PeerState::eager_cost(bytes);
     peers().keep_busy(*peer);
-    alone = peer->engine.paths()[0].held == 0;
+    alone = peer->nothing_held();
     return peer;
 }
 
@@ -467,13 +469,17 @@ int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int 
           int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
           ompi_request_t **request) noexcept
 {
-    bool alone = false;
-    if (OPAL_LIKELY(send_on_lane(buffer, count, datatype, destination, tag, mode, comm, alone) !=
-                    nullptr)) {
-        *request = &ompi_request_empty;
+    Target target;
+    target.peer = send_on_lane(buffer, count, datatype, destination, tag, mode, comm, target.gone);
+    if (OPAL_LIKELY(target.peer != nullptr)) {
+        std::uint32_t order = 0;
+        *request =
+            OPAL_UNLIKELY(!target.gone && mode != MCA_PML_BASE_SEND_BUFFERED &&
+                          target.peer->take_kept(order))
+                ? request_for(target, order, buffer, count, datatype, destination, tag, mode, comm)
+                : &ompi_request_empty;
         return OMPI_SUCCESS;
     }
-    Target target;
     return begin(buffer, count, datatype, destination, tag, mode, comm, request, target, false);
 }
 

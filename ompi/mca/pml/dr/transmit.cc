@@ -4,7 +4,8 @@
 /// A BTL may call back while it is given a descriptor, with locks of its own held. So the peer's
 /// lock is let go for btl_send, and one caller at a time transmits to a peer; a second one leaves
 /// its work to the first. btl_sendi never calls back, and is called with the lock held; so is
-/// btl_send of a BTL that gathers fragments, whose descriptors are its own from then on.
+/// btl_send of a BTL that gathers fragments, whose descriptors are its own from then on. (The short
+/// way over btl/tcp keeps it too, where there are no threads and it is no lock: express.cc.)
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/front.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
@@ -30,15 +31,15 @@ constexpr std::uint32_t clock_step = 8192;
 /// chosen: 22 KiB of Ethernet's packets, some microseconds.
 constexpr unsigned most_in_a_run = 16;
 
-/// A fragment that was sent once, from the user's memory, and is to be sent again: whether that
-/// transmission cannot arrive any more. A copy of it that was sent again may still wait in the BTL
-/// when an acknowledgement of the first one ends the request and the user takes the memory away:
-/// writev would fail, and btl/tcp closes the connection then. So it is sent from a copy, unless its
-/// peer said that it came spoilt, or that a later one of the stream came.
-bool surely_lost(const reliability::FragmentRecord &record, const BtlPath &path) noexcept
+/// What is sent again goes from a copy: it may still wait in the BTL when an acknowledgement of the
+/// first transmission ends the request and the user takes the memory away; writev would fail, and
+/// btl/tcp closes the connection then. Not so where there was one transmission, over the only path,
+/// and its peer said that it came spoilt or that a later one of the stream came: it will not
+/// arrive.
+bool lost_in_stream(const reliability::FragmentRecord &record, const BtlPath &path) noexcept
 {
     using reliability::LossReason;
-    return record.tries == 1 && path.tcp != nullptr &&
+    return record.tries == 1 && record.held == 0 && path.tcp != nullptr &&
            (record.reason == LossReason::gap || record.reason == LossReason::nack);
 }
 
@@ -220,7 +221,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     }
     mca_btl_base_descriptor_t *des = nullptr;
     if (path.in_place && payload >= in_place_from &&
-        (!what.choice.retransmission || surely_lost(tx->vfrag.fragments[index], path) ||
+        (!what.choice.retransmission || lost_in_stream(tx->vfrag.fragments[index], path) ||
          OPAL_UNLIKELY(parameters().disable.copies))) {
         opal_convertor_t convertor;
         OBJ_CONSTRUCT(&convertor, opal_convertor_t);
