@@ -20,8 +20,6 @@ namespace ft::dr {
 namespace {
 
 constexpr std::size_t least_payload = 64;
-/// What is longer is better sent from where it is.
-constexpr std::uint16_t copied_at_most = 2048;
 
 mca::BlockPool descriptors;
 
@@ -278,7 +276,7 @@ bool add_paths(PeerState &peer, base::Time present)
         // threads the peer's lock has to be let go before, as the long way does.
         if (path->tcp != nullptr && peer.engine.paths()[path->id].info.acknowledged &&
             !opal_using_threads()) {
-            path->copied_bytes = copied_at_most;
+            path->copies = true;
             peer.sends_at_once = true;
         }
     }

@@ -50,11 +50,9 @@ struct BtlPath {
     mca_btl_base_endpoint_t *endpoint = nullptr;
     PathId id = reliability::no_path;
     std::uint16_t sendi_bytes = 0; ///< what btl_sendi is asked to take at most, header included
-    /// What a descriptor is asked to take at once, header included: of btl/tcp, which has no
-    /// btl_sendi.
-    std::uint16_t copied_bytes = 0;
     bool in_place =
         false; ///< sent from where the bytes are: the BTL can, and no other path leads there
+    bool copies = false;     ///< the short way goes by descriptors, as btl/tcp has no btl_sendi
     bool brief = false;      ///< takes short matches in the brief form
     bool compressed = false; ///< ... and in the compressed one
     bool shared = false;     ///< its fragments lie in memory that the peer's core has just used

@@ -14,6 +14,9 @@ namespace ft::dr {
 
 using reliability::header_bytes;
 
+/// By a descriptor; what is longer is better sent from where it is.
+constexpr std::size_t copied_at_most = 2048;
+
 inline bool PeerState::hand_to(const BtlPath &path, std::span<std::byte> whole) noexcept
 {
     mca_btl_base_module_t *btl = path.btl;
@@ -125,9 +128,8 @@ inline bool PeerState::send_whole(TxOrdered &tx, base::Time present) noexcept
         return false;
     }
     BtlPath &path = *paths[id];
-    const bool copied = path.tcp != nullptr;
-    if (total > (copied ? path.copied_bytes : path.sendi_bytes) ||
-        (copied && !path.tcp->connected()) || path.stuck != nullptr ||
+    if (total > (path.copies ? copied_at_most : path.sendi_bytes) ||
+        (path.tcp != nullptr && !(path.copies && path.tcp->connected())) || path.stuck != nullptr ||
         path.known_fault() != Fault::none) {
         return false;
     }
@@ -140,7 +142,7 @@ inline bool PeerState::send_whole(TxOrdered &tx, base::Time present) noexcept
         header.payload_crc = tx.payload_crc;
     }
     write_front(header, {tx.room, front_bytes});
-    if (copied) {
+    if (path.copies) {
         return send_copy(path, tx, {tx.room, total}, header, present);
     }
     if (!hand_to(path, {tx.room, total})) {
