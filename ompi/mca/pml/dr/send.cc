@@ -473,6 +473,7 @@ int isend(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int 
     target.peer = send_on_lane(buffer, count, datatype, destination, tag, mode, comm, target.gone);
     if (OPAL_LIKELY(target.peer != nullptr)) {
         std::uint32_t order = 0;
+        target.process = target.peer->proc;
         *request =
             OPAL_UNLIKELY(!target.gone && mode != MCA_PML_BASE_SEND_BUFFERED &&
                           target.peer->take_kept(order))
