@@ -97,7 +97,8 @@ class Side {
                              : peer_.sent_express(box.vfrag, path, header, now);
         FUZZ_REQUIRE(by >= peer_.next_deadline());
         if (header.form == Form::full && count % 8 == 3 && peer_.paths()[path].info.acknowledged) {
-            FUZZ_REQUIRE(peer_.kept(box.vfrag, path, now) >= peer_.next_deadline());
+            const Time kept_by = peer_.kept(box.vfrag, path, now);
+            FUZZ_REQUIRE(kept_by >= peer_.next_deadline());
             held_.push_back({&box.vfrag, 0, path, now});
         }
         box.out = peer_.paths()[path].info.acknowledged; // else nothing of it is kept
