@@ -114,10 +114,10 @@ class Stage:
         self._ranks = ranks
         self._size = size
 
-    def run(self, name, parameters, deadline, tally, cut_in=None):
+    def run(self, name, parameters, deadline, tally, cut_in=None, at_rank_0=None):
         """Run HPCC; returns a Result.
 
-        parameters: MCA parameters.  tally: a counts.Tally, which is given every line
+        parameters: MCA parameters.  at_rank_0: those that only rank 0 has.  tally: a counts.Tally, which is given every line
         that is printed.  cut_in: the section of HPCC during which the kernel cuts
         the rail.
         """
@@ -125,10 +125,16 @@ class Stage:
         os.makedirs(folder)
         hpcc.write_input(folder, self._ranks, self._size)
         output = hpcc.Output(folder)
-        arguments = ["-np", str(self._ranks), "-wdir", folder]
+        arguments = []
         for parameter, value in parameters.items():
             arguments += ["--mca", parameter, str(value)]
-        command = self._place.mpirun([*arguments, "hpcc"], deadline)
+        own = [word for parameter, value in (at_rank_0 or {}).items()
+               for word in ("-x", f"OMPI_MCA_{parameter}={value}")]
+        first = 1 if own else self._ranks
+        arguments += ["-np", str(first), "-wdir", folder, *own, "hpcc"]
+        if first < self._ranks:
+            arguments += [":", "-np", str(self._ranks - first), "-wdir", folder, "hpcc"]
+        command = self._place.mpirun(arguments, deadline)
         result = Result()
         env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         with open(os.path.join(folder, "output.log"), "w", encoding="utf-8") as log:

@@ -15,6 +15,10 @@ class FigureError(Exception):
     """Something that a figure needs is missing or failed; the text is for the user."""
 
 
+class NoTable(FigureError):
+    """There is nothing to draw again."""
+
+
 class Figure:
     def __init__(self, build, out, redraw=False):
         self.build = os.path.abspath(build)
@@ -25,6 +29,8 @@ class Figure:
         """The rows of the figure: measured and kept as .csv, or what was kept."""
         if not self.redraw:
             plot.write_csv(self.out + ".csv", header, measure())
+        elif not os.path.exists(self.out + ".csv"):
+            raise NoTable(f"{self.out}.csv does not exist; without --redraw it is measured")
         return plot.read_csv(self.out + ".csv")
 
     def draw(self, chart, suffix=""):

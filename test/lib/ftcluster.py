@@ -30,8 +30,8 @@ SIDE_BY_SIDE = 3
 
 
 def build_dir():
-    """The build folder: $FT_BUILD, or build below the source tree."""
-    return os.environ.get("FT_BUILD") or os.path.join(TOP, "build")
+    """The build folder: $FT_BUILD, or where contrib/build builds."""
+    return os.environ.get("FT_BUILD") or os.path.join(TOP, "build", "release")
 
 
 def program(name):

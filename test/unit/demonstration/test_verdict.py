@@ -80,8 +80,12 @@ class Told(demo.Demo):
     def find_place(self):
         """It is known."""
 
-    def act(self, name, title, parameters, deadline, cut_in):
+    def act(self, name, title, parameters, deadline, cut_in, at_rank_0=None):
         self.btl[name] = parameters["btl"]
+        # Where all ranks lost one of their two links, both ways between two of them could be gone.
+        check("btl_fault_kill_after" not in parameters, f"{name}: {parameters}")
+        if name != "ob1-cut":
+            check(bool(at_rank_0) != self.place.virtual, f"{name}: {at_rank_0}")
 
     def conclude(self):
         return 0
