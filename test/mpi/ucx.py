@@ -41,6 +41,28 @@ def one_to_one(pml):
     return case
 
 
+def first_answer(pml):
+    """What is sent to a peer for the first time while its message is delivered waits for the end of that."""
+    def case():
+        program = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", "one_way")
+        for connect in ("iface", "ep"):
+            result = BTL.run({**LOOPBACK, "btl_ucx_transports": "tcp", "btl_ucx_connect": connect, "btl_ucx_fragment": 4096},
+                             pml=pml, program=[program])
+            result.must(result.code == 0, f"connect {connect}: the data was not right")
+    case.__doc__ = f"a first answer from within a delivery, under {pml}"
+    return case
+
+
+def different_buffers():
+    """processes of one host with buffers of different sizes do not write into each other's, and are told"""
+    program = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", "one_way")
+    result = BTL.run({**LOOPBACK, "btl_ucx_transports": "posix"}, btl="ucx,vader,self", ranks=1,
+                     program=[program, ":", "-n", "1", "-x", "OMPI_MCA_btl_ucx_fragment=1024", program])
+    flat = " ".join(result.output.split())
+    result.must(result.code == 0, "the data was not right")
+    result.must(re.search(r"Here: \d+ bytes There: \d+ bytes", flat), "nobody was told")
+
+
 def nobody_is_wired_unasked():
     """TCP connects to interfaces unless the user asks for something else"""
     for connect in ("auto", "iface"):
@@ -127,6 +149,9 @@ TESTS = [
     carries("shared memory under ob1", pml="ob1", transports="posix"),
     one_to_one("dr"),
     one_to_one("ob1"),
+    first_answer("ob1"),
+    first_answer("dr"),
+    different_buffers,
     nobody_is_wired_unasked,
     BTL.inert("not in the list of BTLs", WRONG, btl="vader,self"),
     BTL.inert("with a list that only excludes", WRONG, btl="^openib"),

@@ -67,6 +67,9 @@ std::string talk(const char *transport)
     if (one == nullptr || two == nullptr) {
         return why;
     }
+    if (one->largest() < fragment) {
+        return "messages of " + std::to_string(one->largest()) + " bytes, not what was asked for";
+    }
     one->tell(here);
     two->tell(there);
     if (!one->reaches(two->address())) {
@@ -78,8 +81,7 @@ std::string talk(const char *transport)
         return ucs_status_string(status);
     }
     for (const std::size_t size :
-         {std::size_t{8}, std::size_t{9}, std::size_t{5000},
-          std::min<std::size_t>(fragment, one->attributes().cap.am.max_bcopy)}) {
+         {std::size_t{8}, std::size_t{9}, std::size_t{5000}, std::size_t{fragment}}) {
         Bytes bytes(size);
         for (std::size_t i = 0; i < size; ++i) {
             bytes[i] = static_cast<std::byte>(i * 7 + size);

@@ -128,15 +128,24 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     }
     mca::take_over(des);
     std::memcpy(front(des), buffer.data(), bytes);
+    if (path.gathers) {
+        if (!give_gathered(path, des)) {
+            return false; // not sent, so that nobody waits for what it would bring
+        }
+        engine.sent(what, present);
+        return true;
+    }
     des->des_cbfunc = control_complete;
     des->des_cbdata = &path;
     engine.sent(what, present);
-    path.unflushed = path.gathers;
     mca::hand_over(des);
     lock.unlock();
     const int rc = give(path, des);
     lock.lock();
-    if (rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY && rc != OPAL_ERR_OUT_OF_RESOURCE) {
+    if (OPAL_UNLIKELY(rc == OPAL_ERR_OUT_OF_RESOURCE)) {
+        btl->btl_free(btl, des); // it was not taken: lost, as on the wire
+        engine.blocked(what.path);
+    } else if (rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY) {
         path.note_error(); // the descriptor may hang in the BTL's lists: it is left there
     }
     return true;

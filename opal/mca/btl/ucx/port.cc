@@ -175,7 +175,7 @@ ucs_status_t Port::open_interface(Side &side, const Resource &resource, std::uin
     }
     // Each transport knows some of these names.
     const std::string bytes = std::to_string(fragment);
-    for (const char *name : {"SEG_SIZE", "TX_SEG_SIZE"}) {
+    for (const char *name : {"MM_SEG_SIZE", "SEG_SIZE", "TX_SEG_SIZE"}) {
         if (fragment != 0) {
             static_cast<void>(uct_config_modify(config, name, bytes.c_str()));
         }

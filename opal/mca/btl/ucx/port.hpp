@@ -38,8 +38,8 @@ class PortEvents {
     virtual void broken(uct_ep_h endpoint, ucs_status_t status) noexcept = 0;
 };
 
-/// Who is told of what happens on the line, from Port::progress(). UCX is in the middle of
-/// something: no endpoint must be destroyed.
+/// Who is told of what happens on the line, from Port::progress() and from sends on it. UCX is in
+/// the middle of something: no endpoint must be destroyed.
 class LineEvents {
   public:
     LineEvents() = default;

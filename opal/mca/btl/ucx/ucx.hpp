@@ -145,7 +145,12 @@ class Module final : public mca_btl_base_module_t, private PortEvents, private W
     void wire_broken(uct_ep_h way, ucs_status_t status) noexcept override { broken(way, status); }
     void wire_leaves(std::uint64_t cookie) noexcept override;
 
-    enum class Ready : std::uint8_t { yes, lost, broken };
+    enum class Ready : std::uint8_t {
+        yes,
+        later, ///< not while UCX delivers
+        lost,
+        broken
+    };
     Ready ready(Endpoint &endpoint) noexcept;
     uct_ep_h connect(Endpoint &endpoint, ucs_status_t &status) noexcept;
     /// Whether the peer is connected, too; asked until it is.
@@ -182,6 +187,7 @@ class Module final : public mca_btl_base_module_t, private PortEvents, private W
     DoneList done_;                   ///< to be given back to the PML
     std::vector<uct_ep_h> graveyard_; ///< to be destroyed when UCX is not under way
     bool under_way_ = false;          ///< UCX may be in the middle of something
+    bool delivers_ = false;           ///< it is: in its progress, which hands messages on
     base::Time next_check_;
     unsigned passes_ = 0;
     unsigned idle_ = 0; ///< passes since something was done
@@ -199,6 +205,7 @@ struct Published {
         Address line_at;
         btl::IpAddress address; ///< of its device, if it has one
         bool loopback = false;
+        std::uint32_t largest = 0; ///< bytes of the longest active message
     };
     std::uint64_t cookie = 0;
     std::vector<Place> places;

@@ -83,6 +83,11 @@ Module::Ready Module::ready(Endpoint &endpoint) noexcept
         (!settings_.reconnect || port_->wants_checks() || mca::now() < endpoint.retry_at)) {
         return Ready::lost; // whoever is asked after and does not answer is dead
     }
+    if (OPAL_UNLIKELY(delivers_)) {
+        // UCX's tcp would take what it is reading from away to the new endpoint, and crash over it
+        // once the message that it delivers is done (1.13, uct_tcp_ep_replace_ep).
+        return Ready::later;
+    }
     ucs_status_t status = UCS_OK;
     endpoint.way = connect(endpoint, status);
     if (endpoint.way != nullptr) {

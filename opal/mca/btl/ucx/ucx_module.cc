@@ -148,7 +148,9 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
         if (OPAL_UNLIKELY(state == Ready::lost)) {
             ++counters_.lost;
         } else {
-            posted = endpoint.waiting.empty() ? post(endpoint, *fragment) : Posted::full;
+            posted = OPAL_LIKELY(state == Ready::yes && endpoint.waiting.empty())
+                         ? post(endpoint, *fragment)
+                         : Posted::full;
         }
         switch (posted) {
         case Posted::sent:
@@ -196,11 +198,12 @@ int Module::send_now(Endpoint &endpoint, opal_convertor_t *convertor, const void
     const std::uint64_t mine = Header{endpoint.cookie, Kind::fragment, tag}.packed();
     const mca::Guard guard(lock_);
     const Ready state = ready(endpoint);
-    if (OPAL_UNLIKELY(state != Ready::yes)) {
+    if (OPAL_UNLIKELY(state == Ready::lost || state == Ready::broken)) {
         counters_.lost += state == Ready::lost ? 1 : 0;
         return state == Ready::lost ? OPAL_SUCCESS : OPAL_ERR_UNREACH;
     }
-    if (OPAL_UNLIKELY(!endpoint.waiting.empty() || (!endpoint.open && !opened(endpoint)))) {
+    if (OPAL_UNLIKELY(state == Ready::later || !endpoint.waiting.empty() ||
+                      (!endpoint.open && !opened(endpoint)))) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     const ucs_status_t status =
@@ -238,6 +241,11 @@ void Module::push_waiting() noexcept
         Endpoint &endpoint = *blocked_[i];
         Posted posted = Posted::sent;
         while (!endpoint.waiting.empty() && posted != Posted::full) {
+            // Its way may still have to be made; where that fails what waits is gone.
+            if (OPAL_UNLIKELY(endpoint.way == nullptr && ready(endpoint) != Ready::yes)) {
+                drop_waiting(endpoint);
+                break;
+            }
             Fragment *fragment = endpoint.waiting.front();
             endpoint.waiting.erase(endpoint.waiting.begin());
             posted = post(endpoint, *fragment);
@@ -273,7 +281,9 @@ int Module::progress(bool alone) noexcept
     {
         const mca::Guard guard(lock_);
         under_way_ = true;
+        delivers_ = true;
         events = port_->progress();
+        delivers_ = false;
         if (wires_ != nullptr && wires_->busy()) {
             wires_->work(mca::now());
         }

@@ -3,12 +3,13 @@
 #include "opal/mca/btl/base/pairing.hpp"
 #include "opal/mca/btl/base/set_up.hpp"
 #include "opal/mca/btl/ucx/ucx.hpp"
+#include "opal/mca/show_help.hpp"
 
 namespace ft::ucx {
 
 namespace {
 
-constexpr std::uint32_t modex_magic = 0x55435833; // "UCX3"
+constexpr std::uint32_t modex_magic = 0x55435834; // "UCX4"
 
 } // namespace
 
@@ -19,7 +20,7 @@ bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t co
     for (const auto &module : modules) {
         const Port &port = module->port();
         bytes += 6 + port.resource().transport.size() + port.line_transport().size() +
-                 btl::address_bytes + 1;
+                 btl::address_bytes + 5;
         for (const Address *address : {&port.address(), &port.line_address()}) {
             bytes += address->device.size() + address->interface.size();
         }
@@ -43,6 +44,7 @@ bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t co
         put(port.line_address().interface);
         btl::write_address(writer, module->network().address);
         writer.u8(module->network().loopback ? 1 : 0);
+        writer.u32(static_cast<std::uint32_t>(port.largest()));
     }
     return btl::publish(component.btl_version, blob);
 }
@@ -75,6 +77,7 @@ bool published_by(const mca_btl_base_component_t &component, opal_proc_t *proces
         place.line_at.interface = get();
         place.address = btl::read_address(reader);
         place.loopback = reader.u8() != 0;
+        place.largest = reader.u32();
         out.places.push_back(std::move(place));
     }
     return reader.complete() && out.cookie != 0;
@@ -105,6 +108,14 @@ Endpoint *Module::reach(opal_proc_t *process)
                              });
     }
     if (place == nullptr) {
+        return nullptr;
+    }
+    if (mine.shared_memory && place->largest != port_->largest()) {
+        // UCX writes a message into the receiver's memory without asking how large that is.
+        mca::show_help(help_file, "fragments-differ", opal_process_info.nodename,
+                       mine.transport.c_str(), OPAL_NAME_PRINT(process->proc_name),
+                       std::to_string(port_->largest()).c_str(),
+                       std::to_string(place->largest).c_str());
         return nullptr;
     }
     return add_peer(process, peer.cookie, port_->has_line() ? place->line_at : place->at);

@@ -187,6 +187,9 @@ void Wires::line_broken(uct_ep_h endpoint, ucs_status_t status) noexcept
 
 void Wires::lose_line(Wire &wire, ucs_status_t status) noexcept
 {
+    if (wire.line == nullptr) {
+        return; // UCX told so itself, within the call that failed
+    }
     dead_.push_back(wire.line);
     wire.line = nullptr;
     wire.owes = false;
