@@ -30,7 +30,7 @@ bool Sender::acknowledge_short(Vfrag &v, Run &run, base::Time now)
     ++run.count;
     run.bytes += v.length;
     run.tx = tx_diff(record.tx, run.tx) > 0 ? record.tx : run.tx;
-    run.stamp = serial_diff(record.stamp, run.stamp) > 0 ? record.stamp : run.stamp;
+    run.stamp = later(record.stamp, run.stamp, stamp_of(now)) ? record.stamp : run.stamp;
     record.state = FragmentState::acked;
     v.acked_count_ = 1;
     v.backoff_ = 0;
@@ -52,7 +52,7 @@ void Sender::settle(Run &run, base::Time now)
         path.any_acked = true;
         path.largest_acked_tx = run.tx;
     }
-    note_heard(run.stamp);
+    note_heard(run.stamp, now);
     paths_.on_alive(run.path, now);
     paths_.on_acked_bytes(run.path, run.bytes, now);
     counters_.fragments_acknowledged += run.count;
@@ -92,7 +92,7 @@ bool Sender::acknowledge_whole(Vfrag &v, base::Time now)
         path.any_acked = true;
         path.largest_acked_tx = last.tx;
     }
-    note_heard(last.stamp);
+    note_heard(last.stamp, now);
     paths_.on_alive(first.path, now);
     path.in_flight -= v.length;
     paths_.on_acked_bytes(first.path, v.length, now);
@@ -137,7 +137,7 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
                     path.any_acked = true;
                     path.largest_acked_tx = record.tx;
                 }
-                note_heard(record.stamp);
+                note_heard(record.stamp, now);
                 paths_.on_alive(record.path, now);
                 paths_.on_acked_bytes(record.path, bytes, now);
             }

@@ -10,16 +10,6 @@ namespace ft::reliability {
 
 namespace {
 
-std::uint32_t stamp_of(base::Time now)
-{
-    return static_cast<std::uint32_t>(now.ns() >> stamp_shift);
-}
-
-base::Duration between(std::uint32_t earlier, std::uint32_t later)
-{
-    return base::Duration::from_ns(std::int64_t{later - earlier} << stamp_shift);
-}
-
 base::Duration age_of(const FragmentRecord &record, base::Time now)
 {
     return between(record.stamp, stamp_of(now));
@@ -79,9 +69,11 @@ LossReason Sender::judge(const FragmentRecord &record, base::Time now) const noe
         const std::int64_t window = std::max<std::int64_t>(
             path.rtt.smoothed().ns() * path.reorder_threshold / (4 * config_.reorder_threshold),
             50'000);
-        if (serial_diff(path.largest_acked_stamp, record.stamp) > (window >> stamp_shift)) {
-            return serial_diff(path.largest_acked_stamp, newest_stamp_) > 0 ? LossReason::tail
-                                                                            : LossReason::gap;
+        const std::uint32_t stamp = stamp_of(now);
+        if (later(path.largest_acked_stamp, record.stamp, stamp) &&
+            between(record.stamp, path.largest_acked_stamp).ns() > window) {
+            return later(path.largest_acked_stamp, newest_stamp_, stamp) ? LossReason::tail
+                                                                         : LossReason::gap;
         }
     }
     if (path.state != PathState::up && paths_.other_ready(record.path) &&
@@ -96,10 +88,11 @@ void Sender::detect_losses(std::uint32_t end, base::Time now)
     // While no path is in doubt only what was sent later and has arrived proves a loss: of a full
     // window nearly all VFRAGs are younger than anything that has, and need no look.
     const bool calm = paths_.none_in_doubt();
+    const std::uint32_t stamp = stamp_of(now);
     for (std::uint32_t s = base_; serial_diff(s, end) < 0; ++s) {
         Vfrag *v = at(s);
         if (v == nullptr || (calm && v->untouched_ &&
-                             (!any_heard_ || serial_diff(v->first_stamp_, newest_heard_) > 0))) {
+                             (!any_heard_ || later(v->first_stamp_, newest_heard_, stamp)))) {
             continue;
         }
         for (unsigned index = 0; index < v->next_unsent_; ++index) {
@@ -132,24 +125,24 @@ bool Sender::one_asks_for_all(PathId id) const noexcept
     return congestion != nullptr && !congestion->often_loses();
 }
 
-void Sender::lose_passed(Vfrag &v, PathId id)
+void Sender::lose_passed(Vfrag &v, PathId id, base::Time now)
 {
     const Path &path = paths_[id];
     for (unsigned index = 0; index < v.next_unsent_ && path.any_echo; ++index) {
         const FragmentRecord &record = v.fragments[index];
         if (record.state == FragmentState::in_flight && record.path == id &&
-            serial_diff(path.largest_acked_stamp, record.stamp) > 0) {
+            later(path.largest_acked_stamp, record.stamp, stamp_of(now))) {
             mark_lost(v, index, LossReason::timeout);
         }
     }
 }
 
-void Sender::lose_overdue(Vfrag &v, PathId blamed)
+void Sender::lose_overdue(Vfrag &v, PathId blamed, base::Time now)
 {
     for (unsigned index = 0; index < v.next_unsent_ && any_heard_; ++index) {
         const FragmentRecord &record = v.fragments[index];
         if (record.state != FragmentState::in_flight || record.path == blamed ||
-            serial_diff(newest_heard_, record.stamp) <= 0) {
+            !later(newest_heard_, record.stamp, stamp_of(now))) {
             continue;
         }
         const base::Duration most = paths_.rto(record.path) + config_.ack_delay;
@@ -199,7 +192,7 @@ PathId Sender::expire(Vfrag &v, base::Time now)
     paths_.on_unanswered(path, now);
     doubt(v, index);
     mark_lost(v, index, LossReason::timeout);
-    lose_overdue(v, path);
+    lose_overdue(v, path, now);
     urgent_ = true; // its answer tells what is lost; until then all of that counts as in flight
     if (v.backoff_ > 1) {
         // The answer to the first try did not describe this VFRAG (an ack has room for some only),
@@ -208,7 +201,7 @@ PathId Sender::expire(Vfrag &v, base::Time now)
             lose_old_on(v, path, LossReason::failover, now);
         } else if (paths_[path].info.unreliable) {
             if (one_asks_for_all(path)) {
-                lose_passed(v, path); // of a peer that is silent altogether nothing is known
+                lose_passed(v, path, now); // of a peer that is silent altogether nothing is known
             } else {
                 lose_old_on(v, path, LossReason::timeout, now);
             }
@@ -304,7 +297,7 @@ void Sender::settle_doubt(const FragHeader &h, std::int32_t duplicates, base::Ti
                    (h.has(flag_echo) &&
                     ((h.echo_path == doubt_.path && h.echo_timestamp == doubt_.first) ||
                      (h.echo_path == doubt_.second_path &&
-                      serial_diff(h.echo_timestamp, doubt_.second) < 0)));
+                      later(doubt_.second, h.echo_timestamp, stamp_of(now)))));
     }
     if (!spurious && duplicates > 0) {
         // Both had come (RFC 3708). If that is since the first one's acknowledgement was lost, then

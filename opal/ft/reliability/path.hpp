@@ -71,6 +71,8 @@ struct Path {
     std::uint32_t refused_tx = UINT32_MAX; ///< what its BTL had no room for: no tx; there was none
     base::Time refused_at{};               ///< ... for the first time
     std::uint32_t held = 0;                ///< fragments with the BTL, not locally complete
+    /// Behind the last VFRAG of which its BTL was believed; see Sender::believed_end.
+    std::uint32_t believed_end = 0;
     base::Time revived_at{};     ///< what was held before belongs to the transport that failed
     std::uint64_t in_flight = 0; ///< payload bytes in flight
     std::unique_ptr<Congestion> congestion; ///< of an unreliable path; others have none

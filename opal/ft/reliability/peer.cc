@@ -52,7 +52,7 @@ void Peer::path_error(PathId path, base::Time now)
             return;
         }
         static_cast<Broken &>(*put_off_) = {.ask_again = now,
-                                            .believed_until = sender_.first_unacknowledged(),
+                                            .believed_until = sender_.believed_end(paths_[path]),
                                             .any = true,
                                             .known = put_off_->known};
     }
@@ -77,10 +77,16 @@ void Peer::on_broken(base::Time now)
 void Peer::look_for_believed(base::Time now)
 {
     // An answer that leaves something out may have come before the peer looked for what lay in the
-    // path: the last of several does not. Who does not answer is not judged.
-    constexpr std::uint8_t answers = 3;
+    // path: the last of several does not. Who does not answer is not judged. What was not believed
+    // is sent again meanwhile, and is left out until it has come; but a peer may refuse that for
+    // what is lost before it.
     Broken &it = *put_off_;
     const bool all_came = serial_diff(sender_.told(), it.believed_until) >= 0;
+    const bool rest_came = serial_diff(sender_.first_unacknowledged(), it.believed_until) >= 0;
+    const std::uint8_t answers = rest_came ? 3 : 32;
+    if (it.asked > answers) {
+        it.asked = 0;
+    }
     const bool heard = it.asked != 0 && silent_since_ > it.ask_again - config_.rto_max;
     if ((all_came && it.known) || (it.asked == answers && heard)) {
         it.ask_again = base::Time::never();

@@ -317,7 +317,8 @@ class Peer {
     /// time may pass unnoticed until something is submitted or arrives.
     [[nodiscard]] bool quiet() const noexcept
     {
-        return sender_.settled() && !receiver_.ack_owed() && ask_again().is_never();
+        return sender_.settled() &&
+               (unreachable() || (!receiver_.ack_owed() && ask_again().is_never()));
     }
     /// True when next_transmit, next_finished and next_event have nothing, and unblock would change
     /// nothing: until something is submitted or arrives, or next_deadline, no call is needed.
@@ -463,10 +464,6 @@ class Peer {
     {
         constexpr std::uint32_t lasting = 256; // 16 us, as long as round trips need no other sample
         return stamp - context_stamp_ < lasting;
-    }
-    [[nodiscard]] static std::uint32_t stamp_of(base::Time now) noexcept
-    {
-        return static_cast<std::uint32_t>(now.ns() >> stamp_shift);
     }
     void heard(const FragHeader &header, PathId arrival, base::Time now);
     void fill_origin(FragHeader &h, PathId path, base::Time now) const noexcept

@@ -230,6 +230,7 @@ void Sender::hold(Vfrag &v, unsigned index, PathId path, base::Time now)
 void Sender::take_for_arrived(Vfrag &v, FragmentRecord &record, std::uint32_t bytes)
 {
     // No sign of life: the BTL has it, and the peer may not run.
+    note_believed(v.sequence_, paths_.use(record.path));
     paths_.take_off(record.path, bytes);
     ++paths_.use(record.path).fragments_acked;
     ++counters_.fragments_acknowledged;
@@ -316,7 +317,9 @@ void Sender::locally_complete(Vfrag &v, unsigned index, PathId id, base::Time se
     paths_.release(id, sent_at);
     paths_.use(id).completion.sample(now - sent_at);
     v.watchdog_deadline_ = v.held_ == 0 ? base::Time::never() : now + still_held_timeout(v, id);
+    arm(v.watchdog_deadline_); // it may be sooner than the one before
     if (carried && trusts(v, paths_[id]) && v.state_ != Vfrag::State::draining) [[unlikely]] {
+        note_believed(v.sequence_, paths_.use(id));
         acknowledge(v, base::bit(index), now);
         advance();
     }
@@ -362,8 +365,9 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
     }
     Path &path = paths_.use(h.echo_path);
     paths_.on_alive(h.echo_path, now);
-    note_heard(h.echo_timestamp);
-    if (!path.any_echo || serial_diff(h.echo_timestamp, path.largest_acked_stamp) > 0) {
+    const std::uint32_t stamp = stamp_of(now);
+    note_heard(h.echo_timestamp, now);
+    if (!path.any_echo || later(h.echo_timestamp, path.largest_acked_stamp, stamp)) {
         path.any_echo = true;
         path.largest_acked_stamp = h.echo_timestamp;
     }
@@ -375,12 +379,9 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
         return;
     }
     path.sampled_at = now;
-    const auto stamp = static_cast<std::uint32_t>(now.ns() >> stamp_shift);
-    const auto there_and_back = std::int64_t{stamp - h.echo_timestamp} << stamp_shift;
-    const auto sample =
-        base::Duration::from_ns(there_and_back) - base::Duration::from_us(h.echo_delay_us);
-    // A clock that was read just before a fragment came can make a sample look negative by its own
-    // granularity: then it is zero.
+    const auto sample = between(h.echo_timestamp, stamp) - base::Duration::from_us(h.echo_delay_us);
+    // A clock that was read before the echoed fragment went, or just before this one came, makes a
+    // sample look negative: then it is zero.
     const base::Duration sensible = std::clamp(sample, base::Duration{}, config_.rto_max);
     path.rtt.sample(sensible);
     if (path.congestion != nullptr) {

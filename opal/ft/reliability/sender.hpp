@@ -9,6 +9,7 @@
 #include "opal/ft/base/assert.hpp"
 #include "opal/ft/reliability/header.hpp"
 #include "opal/ft/reliability/path_set.hpp"
+#include "opal/ft/reliability/stamps.hpp"
 #include "opal/ft/reliability/vfrag.hpp"
 
 namespace ft::reliability {
@@ -77,6 +78,7 @@ class Sender {
         ++next_;
         ++next_order_;
         Path &path = paths_.use(id);
+        path.believed_end = next_;
         path.next_tx = (path.next_tx + 1) & tx_mask;
         ++path.fragments_sent;
         ++path.fragments_acked;
@@ -165,6 +167,12 @@ class Sender {
     void question_sent() noexcept { question_due_ = false; }
     void ask() noexcept { question_due_ = true; }
     [[nodiscard]] std::uint32_t first_unacknowledged() const noexcept { return base_; }
+    /// Behind the last one of which anything counts as arrived since that path's BTL was believed,
+    /// or, where that is later, the same as first_unacknowledged().
+    [[nodiscard]] std::uint32_t believed_end(const Path &path) const noexcept
+    {
+        return next_ - path.believed_end <= next_ - base_ ? path.believed_end : base_;
+    }
     /// What the peer said last: all before that number has arrived.
     [[nodiscard]] std::uint32_t told() const noexcept { return told_; }
     /// When it is looked for the first time whether to ask; far future while nothing was sent.
@@ -249,6 +257,12 @@ class Sender {
     }
     /// A fragment that has just been sent so, by a BTL that is done with it.
     void take_for_arrived(Vfrag &vfrag, FragmentRecord &record, std::uint32_t bytes);
+    void note_believed(std::uint32_t sequence, Path &path) const noexcept
+    {
+        if (serial_diff(sequence + 1, believed_end(path)) > 0) {
+            path.believed_end = sequence + 1;
+        }
+    }
     /// Over what is acknowledged already.
     void advance() noexcept
     {
@@ -258,9 +272,9 @@ class Sender {
     }
     void sample_echo(const FragHeader &header, base::Time now);
     /// A transmission of that moment has arrived.
-    void note_heard(std::uint32_t stamp) noexcept
+    void note_heard(std::uint32_t stamp, base::Time now) noexcept
     {
-        if (!any_heard_ || serial_diff(stamp, newest_heard_) > 0) {
+        if (!any_heard_ || later(stamp, newest_heard_, stamp_of(now))) {
             any_heard_ = true;
             newest_heard_ = stamp;
         }
@@ -321,10 +335,10 @@ class Sender {
     /// for all that is on its way there.
     [[nodiscard]] bool one_asks_for_all(PathId path) const noexcept;
     /// What is in flight over a path and was sent before something that has arrived.
-    void lose_passed(Vfrag &vfrag, PathId path);
+    void lose_passed(Vfrag &vfrag, PathId path, base::Time now);
     /// What went over other paths than this one so long before something that has arrived that its
     /// own timer would have expired twice meanwhile. Otherwise each path would cost a timeout.
-    void lose_overdue(Vfrag &vfrag, PathId blamed);
+    void lose_overdue(Vfrag &vfrag, PathId blamed, base::Time now);
     /// The ACK timer of a VFRAG. \return the path that is blamed; no_path when nothing of it is in
     /// flight
     PathId expire(Vfrag &vfrag, base::Time now);

@@ -1,38 +1,12 @@
 // Paths that are not acknowledged, since their BTL is believed: what it is done with has arrived.
 // PROTOCOL.md, "Levels".
-#include "test/unit/reliability/ends.hpp"
+#include "test/unit/reliability/believers.hpp"
 
 #include "test/unit/cmocka.hpp"
 
 using namespace ft::test;
 
 namespace {
-
-void add_path(End &end, bool acknowledged, Time now)
-{
-    PathInfo info;
-    info.max_fragment_bytes = 1 << 20;
-    info.acknowledged = acknowledged;
-    (void)end.peer.add_path(info, now);
-}
-
-/// Two ends with a path that both believe in, and others that are acknowledged.
-struct Believers : Two {
-    explicit Believers(unsigned others = 0, const Config &c = quick_config()) : Two(0, c)
-    {
-        for (End *end : {&a, &b}) {
-            add_path(*end, false, now);
-            end->add_paths(others, now);
-        }
-    }
-};
-
-bool is_question(const Frame &frame)
-{
-    FragHeader h;
-    return parse_header(frame.bytes, true, h) == ParseStatus::ok && h.kind == Kind::ack &&
-           h.has(flag_ack_wanted);
-}
 
 void nobody_waits_and_nobody_answers(void **)
 {
@@ -263,19 +237,6 @@ void what_is_overtaken_is_kept_and_not_asked_for(void **)
     assert_int_equal(refused, 0);
 }
 
-/// A short one, by the path that is not to be avoided.
-void send_past(End &end, PathId avoided, std::vector<Frame> &frames, Time now)
-{
-    (void)end.submit(true, 8, 8, now);
-    end.peer.blocked(avoided);
-    Transmit what;
-    while (end.peer.next_transmit(what, now)) {
-        frames.push_back(End::frame_of(what, 0));
-        end.peer.sent(what, now, true);
-    }
-    end.peer.unblock();
-}
-
 void beside_others_those_are_acknowledged(void **)
 {
     std::array<unsigned, 2> sent{};
@@ -450,126 +411,6 @@ void who_wants_a_sign_of_life_gets_one(void **)
     assert_true(lost);
 }
 
-/// The path that is believed breaks with eight messages in it.
-struct Broken : Believers {
-    Broken() : Believers(1)
-    {
-        for (unsigned i = 0; i < 8; ++i) {
-            send_past(a, 1, inside, now);
-        }
-        a.peer.path_error(0, now);
-    }
-    /// Both talk over the path that is left, as long as it takes.
-    unsigned talk()
-    {
-        unsigned questions = 0;
-        for (unsigned i = 0; i < 100; ++i) {
-            const auto there = a.pump(now);
-            questions +=
-                static_cast<unsigned>(std::count_if(there.begin(), there.end(), is_question));
-            b.take_all(there, now);
-            now += 10_us;
-            a.take_all(b.pump(now), now);
-            now += 10_ms;
-        }
-        return questions;
-    }
-    std::vector<Frame> inside;
-};
-
-void what_a_broken_path_had_is_asked_for(void **)
-{
-    unsigned questions = 0;
-    bool lost = true;
-    std::size_t delivered = 0;
-    {
-        Broken x;
-        x.b.take_all(x.inside, x.now);
-        questions = x.talk();
-        lost = x.a.peer.unreachable();
-        (void)x.a.submit(true, 8, 8, x.now);
-        x.settle();
-        delivered = x.b.delivered.size();
-    }
-    assert_int_equal(questions, 1);
-    assert_false(lost);
-    assert_int_equal(delivered, 9);
-}
-
-void what_is_lost_with_it_is_told(void **)
-{
-    unsigned questions = 0;
-    bool lost = false;
-    std::uint32_t count = 0;
-    std::size_t failed = 0;
-    {
-        Broken x;
-        x.inside.resize(5);
-        x.b.take_all(x.inside, x.now);
-        (void)x.a.submit(true, 8, 8, x.now);
-        questions = x.talk();
-        lost = x.a.peer.unreachable();
-        count = x.a.peer.lost_for_good();
-        failed = x.b.delivered.size();
-    }
-    assert_in_range(questions, 3, 6);
-    assert_true(lost);
-    assert_int_equal(count, 3);
-    assert_int_equal(failed, 5);
-}
-
-// The one end is told by its BTL, and the other one by its peer: what that end sent is gone as
-// well.
-void the_other_end_is_told(void **)
-{
-    PathState state{};
-    bool lost = false;
-    std::uint32_t count = 0;
-    std::size_t sent_since = 0;
-    {
-        Believers t(1);
-        std::vector<Frame> swallowed;
-        for (unsigned i = 0; i < 4; ++i) {
-            send_past(t.b, 1, swallowed, t.now);
-        }
-        t.a.peer.path_error(0, t.now);
-        for (unsigned i = 0; i < 100 && !t.b.peer.unreachable(); ++i) {
-            t.b.take_all(t.a.pump(t.now), t.now);
-            state = t.b.peer.paths()[0].state;
-            t.now += 10_us;
-            t.a.take_all(t.b.pump(t.now), t.now);
-            t.now += 10_ms;
-        }
-        lost = t.b.peer.unreachable();
-        count = t.b.peer.lost_for_good();
-        sent_since = t.a.delivered.size();
-    }
-    assert_int_equal(state, PathState::gone);
-    assert_true(lost);
-    assert_int_equal(count, 4);
-    assert_int_equal(sent_since, 0);
-}
-
-// A peer that does not run has lost nothing.
-void who_is_silent_is_not_judged(void **)
-{
-    bool lost = true;
-    bool lost_then = true;
-    {
-        Broken x;
-        for (unsigned i = 0; i < 100; ++i) {
-            x.now += 10_ms;
-            (void)x.a.pump(x.now);
-        }
-        lost = x.a.peer.unreachable();
-        x.b.take_all(x.inside, x.now);
-        (void)x.talk();
-        lost_then = x.a.peer.unreachable();
-    }
-    assert_false(lost);
-    assert_false(lost_then);
-}
-
 } // namespace
 
 int main()
@@ -588,10 +429,6 @@ int main()
         cmocka_unit_test(a_question_goes_where_answers_are_due),
         cmocka_unit_test(who_asks_is_answered_from_then_on),
         cmocka_unit_test(who_wants_a_sign_of_life_gets_one),
-        cmocka_unit_test(what_a_broken_path_had_is_asked_for),
-        cmocka_unit_test(what_is_lost_with_it_is_told),
-        cmocka_unit_test(the_other_end_is_told),
-        cmocka_unit_test(who_is_silent_is_not_judged),
     };
     return cmocka_run_group_tests_name("trusted", tests, nullptr, nullptr);
 }
