@@ -23,6 +23,18 @@ bool recorded(const orte_proc_t &child)
     return ORTE_FLAG_TEST(&child, ORTE_PROC_FLAG_RECORDED);
 }
 
+/// What a rank of this daemon would still read came from mpirun: who waits for it finds its end.
+void end_input()
+{
+    for (int i = 0; i < orte_local_children->size; ++i) {
+        const auto *const child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child != nullptr && !recorded(*child)) {
+            orte_iof.close(&child->name, ORTE_IOF_STDIN);
+        }
+    }
+}
+
 } // namespace
 
 void Daemon::announce_output() const
@@ -56,6 +68,7 @@ void Daemon::without_mpirun(const membership::View &view)
     }
     if (!orphaned_at_) {
         orphaned_at_ = monotonic_now();
+        end_input();
         if (*orphaned_at_ - must_end_since_ > settled_after) {
             must_end_.clear(); // mpirun has known of it, and let the job go on
         }

@@ -76,9 +76,7 @@ int fatal_signal(std::int64_t pid)
 Watch::~Watch()
 {
     for (const auto &[who, watched] : watched_) {
-        if (watched.fd >= 0) {
-            ::close(watched.fd);
-        }
+        ::close(watched.fd);
     }
 }
 
@@ -131,6 +129,14 @@ bool Watch::judge(base::Time now, Watched &watched, Cause &cause) const
 
 std::vector<Watch::Accused> Watch::look(base::Time now, const std::vector<Rank> &alive)
 {
+    // Who is not among them any more does not come back.
+    std::erase_if(watched_, [&](const auto &entry) {
+        const bool gone = std::find(alive.begin(), alive.end(), entry.first) == alive.end();
+        if (gone) {
+            ::close(entry.second.fd);
+        }
+        return gone;
+    });
     std::vector<Accused> accused;
     for (const Rank who : alive) {
         auto it = watched_.find(who);

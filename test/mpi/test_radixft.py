@@ -13,6 +13,7 @@ import ftmpi  # noqa: E402
 import fttap  # noqa: E402
 
 SURVIVORS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "survivors")
+FORKS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "forks")
 DEADLINE = 60
 
 
@@ -53,4 +54,13 @@ def one_host():
     result.must(result.output.count("finalized") == 4, "a rank is missing")
 
 
-fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host])
+def forked_children():
+    """children that a rank forks end when they call exit(), with the threads of radixft and of dr in it"""
+    for options in (("errmgr", "radixft", "errmgr_radixft_self_check", "20"), ("pml", "dr"),
+                    ("pml", "dr", "pml_dr_progress", "thread")):
+        words = [word for name, value in zip(options[::2], options[1::2]) for word in ("--mca", name, value)]
+        result = run(*words, FORKS)
+        result.must(result.code == 0 and result.output.count("its children ended") == 4, f"{options}: a child hung")
+
+
+fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host, forked_children])

@@ -191,6 +191,35 @@ void a_file_that_cannot_be_read_says_nothing(void ** /*state*/)
     assert_true(!contents("/proc/self/stat").empty());
 }
 
+std::size_t open_files()
+{
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto &entry :
+         std::filesystem::directory_iterator("/proc/self/fd")) {
+        ++count;
+    }
+    return count;
+}
+
+void who_is_gone_is_let_go(void **)
+{
+    std::size_t before = 0;
+    std::size_t with = 0;
+    std::size_t after = 0;
+    {
+        Scene scene;
+        Watch watch(scene.folder(), config, true);
+        scene.write({});
+        before = open_files();
+        watch.look(Time::from_ns(1), {rank});
+        with = open_files();
+        watch.look(Time::from_ns(2), {});
+        after = open_files();
+    }
+    assert_int_equal(with, before + 1);
+    assert_int_equal(after, before);
+}
+
 } // namespace
 
 int main()
@@ -202,6 +231,7 @@ int main()
         cmocka_unit_test(silence_alone_is_nothing),
         cmocka_unit_test(half_written_and_foreign_records_count_for_nothing),
         cmocka_unit_test(a_file_that_cannot_be_read_says_nothing),
+        cmocka_unit_test(who_is_gone_is_let_go),
     };
     return cmocka_run_group_tests_name("watch", tests, nullptr, nullptr);
 }

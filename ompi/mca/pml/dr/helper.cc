@@ -110,7 +110,8 @@ void Helper::run() noexcept
     }
 }
 
-Helper helper;
+/// Never destroyed: a child of this process that calls exit() has no such thread to wait for.
+Helper &helper = *new Helper;
 
 } // namespace
 

@@ -190,7 +190,9 @@ class SelfCheck {
     std::thread thread_;
 };
 
-std::unique_ptr<SelfCheck> self_check;
+/// Never destroyed: a child of this process that calls exit() has no such thread to wait for, and
+/// would write to its parent's record that it has left.
+auto &self_check = *new std::unique_ptr<SelfCheck>;
 
 } // namespace
 
