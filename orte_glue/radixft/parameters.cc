@@ -92,8 +92,9 @@ constexpr std::array<Entry, 17> table{{
      "survives, mpirun returns the code of the first that died (128 + signal)."},
     {"self_check", &Parameters::self_check_ms, 0, 60000, OPAL_INFO_LVL_4,
      "Time between the reports of a rank's self-checking thread to its daemon, in milliseconds, 0 "
-     "to 60000, default 500. Smaller: more wake-ups of every rank. Larger: hang_limit must be at "
-     "least twice as long. 0: no such thread; ranks that hang or are stopped are never found, and "
+     "to 60000, default 500. Smaller: more wake-ups of every rank. Larger: hang_limit, and "
+     "stop_limit unless it is 0, must be at least twice as long. 0: no such thread; ranks that "
+     "hang or are stopped are never found, and "
      "one stays caught in btl/vader when another dies while it adds to its queue in shared "
      "memory."},
     {"hang_limit", &Parameters::hang_limit_ms, 10, 3600000, OPAL_INFO_LVL_4,

@@ -43,8 +43,8 @@ constexpr Count counts[] = {
      "MPI or had been stopped."},
     {"dropped", [] { return death_board.dropped(); },
      "Messages of the daemons' protocol that this process's daemon did not use: malformed, forged, "
-     "of an old epoch, taken before, from no member, out of place. 0 without "
-     "errmgr_radixft_tell 1."},
+     "of an old epoch, taken before, from no member, out of place. 0 with "
+     "errmgr_radixft_tell 2."},
     {"forged", [] { return death_board.strange(); },
      "Of the dropped messages, those that were malformed or forged: no daemon of the job sends "
      "such."},
