@@ -99,6 +99,10 @@ def start_supervisor(plan, write_fd, owner, ttl):
     try:
         os.setsid()
         owner_fd = os.pidfd_open(owner) if owner else None
+        if not os.path.exists("/etc/hosts"):
+            tell(error="this machine has no /etc/hosts, over which each virtual host has its own: "
+                 "create it, it may be empty", code=NOT_PERMITTED)
+            os._exit(0)
         try:
             linux.enter_private_namespaces()
         except OSError as refused:
