@@ -2,11 +2,12 @@
  * it has the message: a sender that computes. And the other way: a receiver that computes until a
  * buffered or a short send is over, or the send of what it has received.
  *
- * usage: computing [meetings [cases [messages]]], or: computing full
+ * usage: computing [meetings [cases [messages]]], or: computing full, or: computing box
  * Without an argument the message is the first contact of the two. With one, they have met that
  * often before, so that a fault can be made to strike the message that matters. Only so many of the
  * cases are run as are asked for, the first with so many messages. With full only the last is, for
- * connections that take little: a short send to who computes waits there, as it may.
+ * connections that take little: a short send to who computes waits there, as it may. With box one
+ * more case is run, of btl/vader; what is sent again would end its send, too, and must take long.
  */
 #include "test/mpi/semantics/cases.hpp"
 
@@ -292,6 +293,63 @@ void silent_receiver()
     tell(path);
 }
 
+/* A receiver that was away has looked once, and there is room for what its sender still has. The
+ * sender hands it over; the receiver need not look again for the send to end. */
+void full_box()
+{
+    constexpr int size = 500;
+    constexpr int most = 1000;
+    const int other = world().rank ^ 1;
+    meet(other);
+    if (world().rank % 2 == 0) {
+        const auto looked = receive_path(other);
+        Word filled(other);
+        Word over(other);
+        filled.await();
+        for (int flag = 0; flag == 0;) {
+            MPI_Iprobe(other, 3, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        }
+        tell(looked);
+        over.await();
+        int sent = 0;
+        MPI_Recv(&sent, 1, MPI_INT, other, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < sent; ++i) {
+            std::vector<unsigned char> in(size);
+            MPI_Recv(in.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            cases::expect(in, static_cast<std::uint64_t>(i), "wrong byte");
+        }
+        return;
+    }
+    Word looked(other);
+    const auto filled = receive_path(other);
+    const auto over = receive_path(other);
+    std::vector<unsigned char> out;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int sent = 0;
+    int flag = 1;
+    while (flag != 0 && sent < most) {
+        out = cases::pattern(size, static_cast<std::uint64_t>(sent));
+        MPI_Isend(out.data(), size, MPI_BYTE, other, 3, MPI_COMM_WORLD, &request);
+        MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+        ++sent;
+    }
+    check(flag == 0, "the box was never full", sent);
+    tell(filled);
+    looked.await();
+    constexpr double deadline = 10;
+    for (const double end = MPI_Wtime() + deadline; flag == 0 && MPI_Wtime() < end;) {
+        MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    }
+    check(flag != 0, "the send is not over", sent);
+    tell(over);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Send(&sent, 1, MPI_INT, other, 4, MPI_COMM_WORLD);
+}
+
+constexpr std::array of_vader{
+    cases::Case{"a send ends when its receiver has made room for it, and computes", full_box},
+};
+
 constexpr std::array all{
     cases::Case{"who has sent may leave MPI, and the message arrives", computing_sender},
     cases::Case{"a buffered send ends while its receiver computes", buffered},
@@ -310,6 +368,10 @@ int main(int argc, char **argv)
     if (argc > 1 && std::string_view(argv[1]) == "full") {
         meetings = 2;
         return cases::run(argc, argv, MPI_THREAD_SINGLE, std::span(all).last(1));
+    }
+    if (argc > 1 && std::string_view(argv[1]) == "box") {
+        meetings = 32; // by then vader has set the box up
+        return cases::run(argc, argv, MPI_THREAD_SINGLE, of_vader);
     }
     meetings = argc > 1 ? std::atoi(argv[1]) : 0;
     const std::size_t number = argc > 2 ? static_cast<std::size_t>(std::atoi(argv[2])) : all.size();

@@ -1,5 +1,6 @@
 // Fragments of btl/vader that a dead receiver keeps: taken back when nobody can write to them any
 // more, and not before. What vader does to a header is done here by hand, as its source says it.
+#include "ompi/mca/pml/dr/in_list.hpp"
 #include "ompi/mca/pml/dr/vader_fragment.hpp"
 #include "test/unit/cmocka.hpp"
 
@@ -123,6 +124,56 @@ void another_layout_is_left_alone(void **)
     assert_false(none.abandoned());
 }
 
+/// Those for a receiver whose fast box is full, in a list of Open MPI's.
+struct Pending {
+    opal_list_t list;
+    Pending() { OBJ_CONSTRUCT(&list, opal_list_t); }
+    ~Pending() { OBJ_DESTRUCT(&list); }
+    Pending(const Pending &) = delete;
+    Pending &operator=(const Pending &) = delete;
+    void append(Buffer &buffer) { opal_list_append(&list, &buffer.des.super.super); }
+    void remove_first() { opal_list_remove_first(&list); }
+};
+
+void one_is_in_a_list_until_it_is_taken_out(void **)
+{
+    Pending pending;
+    Buffer first, second, third;
+    assert_false(dr::in_list(first.des));
+    pending.append(first);
+    assert_true(dr::in_list(first.des));
+    pending.append(second);
+    pending.append(third);
+    assert_true(dr::in_list(first.des) && dr::in_list(second.des) && dr::in_list(third.des));
+    pending.remove_first();
+    assert_false(dr::in_list(first.des));
+    assert_true(dr::in_list(second.des) && dr::in_list(third.des));
+    pending.remove_first();
+    pending.remove_first();
+    assert_false(dr::in_list(first.des) || dr::in_list(second.des) || dr::in_list(third.des));
+}
+
+/// What one was before is in that list again, or in another one.
+void one_that_was_taken_out_stays_out(void **)
+{
+    Pending pending, elsewhere;
+    Buffer first, second, third;
+    pending.append(first);
+    pending.append(second);
+    pending.remove_first();
+    pending.append(third);
+    assert_false(dr::in_list(first.des));
+    pending.remove_first();
+    elsewhere.append(second);
+    assert_false(dr::in_list(first.des));
+    assert_true(dr::in_list(second.des) && dr::in_list(third.des));
+    elsewhere.append(first);
+    assert_true(dr::in_list(first.des));
+    elsewhere.remove_first();
+    assert_false(dr::in_list(second.des));
+    assert_true(dr::in_list(first.des));
+}
+
 } // namespace
 
 int main()
@@ -133,6 +184,8 @@ int main()
         cmocka_unit_test(one_that_the_receiver_was_putting_back_is_kept),
         cmocka_unit_test(one_that_vader_was_not_given_is_kept),
         cmocka_unit_test(another_layout_is_left_alone),
+        cmocka_unit_test(one_is_in_a_list_until_it_is_taken_out),
+        cmocka_unit_test(one_that_was_taken_out_stays_out),
     };
     return cmocka_run_group_tests_name("vader_fragment", tests, nullptr, nullptr);
 }

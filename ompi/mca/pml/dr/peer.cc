@@ -5,6 +5,7 @@
 
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/in_list.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/process_window.hpp"
@@ -68,8 +69,7 @@ namespace {
 /// receiver's fast box, which vader still looks for.
 bool in_receivers_hands(const Descriptor &held) noexcept
 {
-    return held.path->vader && !held.in_call && held.des != held.path->stuck &&
-           held.des->super.super.opal_list_next == nullptr;
+    return held.path->vader && !held.in_call && held.des != held.path->stuck && !in_list(*held.des);
 }
 
 } // namespace
