@@ -7,6 +7,7 @@
 
 #include "ompi/mca/pml/dr/copy_way.hpp"
 #include "ompi/mca/pml/dr/list.hpp"
+#include "ompi/mca/pml/dr/retry.hpp"
 #include "ompi/mca/pml/dr/tcp_endpoint.hpp"
 #include "ompi/mca/pml/dr/tx_vfrag.hpp"
 #include "opal/ft/base/time.hpp"
@@ -74,6 +75,7 @@ struct BtlPath {
     mca_btl_base_descriptor_t *unsent = nullptr;
     mca_btl_base_descriptor_t *stuck = nullptr; ///< the BTL had no room for it: try again
     Descriptor *stuck_record = nullptr;
+    Retry retry; ///< of `stuck`
     List<Descriptor, DescriptorTag> held;
 
     /// BTL and number of the module among its kind: "tcp[1]".

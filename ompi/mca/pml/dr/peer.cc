@@ -514,7 +514,10 @@ void PeerState::call_again() const noexcept
                waiting_ != nullptr || !pending.empty() || !leaving.empty() || !data.empty();
     base::Time when = engine.next_deadline();
     for (const auto &path : paths) {
-        now = now || path->stuck != nullptr;
+        if (OPAL_UNLIKELY(path->stuck != nullptr)) {
+            now = now || path->retry.at_once();
+            when = std::min(when, path->retry.at());
+        }
         if (OPAL_LIKELY(path->removed ||
                         (path->known_fault() == Fault::none && path->broken_since.is_never()))) {
             continue;

@@ -390,10 +390,12 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
     lock.lock();
     held->in_call = false;
     if (rc == OPAL_ERR_OUT_OF_RESOURCE && !held->returned) {
-        path.stuck = des; // still ours: tried again at the next pass
+        path.stuck = des; // still ours
         path.stuck_record = held;
+        path.retry.refused(present);
         return;
     }
+    path.retry.over();
     const bool failed = rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY;
     if (failed) {
         path.note_error(); // the descriptor may hang in the BTL's lists: it is left there
@@ -427,9 +429,13 @@ void PeerState::retry_stuck(base::Time present) noexcept
         }
         mca_btl_base_descriptor_t *des = path->stuck;
         Descriptor *held = path->stuck_record;
+        const bool unwanted = held->tx == nullptr || path->removed;
+        if (!unwanted && present < path->retry.at()) {
+            continue;
+        }
         path->stuck = nullptr;
         path->stuck_record = nullptr;
-        if (held->tx == nullptr || path->removed) {
+        if (unwanted) {
             path->btl->btl_free(path->btl, des);
             descriptor_done(held, present, false);
             continue;
