@@ -86,6 +86,17 @@ def address_is_refused():
     result.must(carried["vader"] > 0 and carried["tcp"] > 0, f"not all carry: {carried}")
 
 
+def sends_are_refused():
+    """libfabric takes nothing more from a rank: it is asked at most a thousand times a second, and the others carry"""
+    result, carried = sent("ofi+others", {"btl_ofi_provider_include": "shm"},
+                           ["-x", f"LD_PRELOAD={FAULTS}", "-x", "FT_OFI_FAULTS=post_error=11,after=20,rank=1"])
+    result.must(carried["vader"] > 0 and carried["tcp"] > 0, f"not all carry: {carried}")
+    refused = int(re.search(r"ofi_faults\[rank 1\].* failed=(\d+)", result.output).group(1))
+    fttap.comment(f"{refused} times")
+    result.must(refused > 0, "nothing was refused")
+    result.must(refused < 1000 * result.seconds, f"refused {refused} times")
+
+
 def peer_has_no_address():
     """a peer's node has no provider: nobody has that path to it, and the others carry"""
     _, carried = not_added("nothing=1", 1)
@@ -107,4 +118,5 @@ def peer_is_killed():
 
 if __name__ == "__main__":
     ftmpi.become_subreaper()
-    fttap.main([as_it_comes, one_of_three, dies, address_is_refused, *([peer_has_no_address] if ALL else []), peer_is_killed])
+    fttap.main([as_it_comes, one_of_three, dies, address_is_refused, sends_are_refused,
+                *([peer_has_no_address] if ALL else []), peer_is_killed])
