@@ -311,7 +311,7 @@ void watch_connections() noexcept
 
 void watch_connection(BtlPath &path) noexcept
 {
-    if (path.tcp != nullptr && path.tcp->closed()) {
+    if (path.tcp != nullptr && path.tcp->without_connection()) {
         Guard guard(watch.lock);
         look(path, false);
     }
@@ -375,8 +375,11 @@ void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t *
                       mca_btl_base_descriptor_t *des, int status) noexcept
 {
     mca::take_over(des);
+    auto &path = *static_cast<BtlPath *>(des->des_cbdata);
+    if (OPAL_UNLIKELY(__atomic_load_n(&path.given, __ATOMIC_RELAXED) == des)) {
+        __atomic_store_n(&path.given, nullptr, __ATOMIC_RELEASE);
+    }
     if (OPAL_UNLIKELY(status < 0)) {
-        auto &path = *static_cast<BtlPath *>(des->des_cbdata);
         path.note_error();
         free_failed(path, des);
         peers().mark_busy(*path.peer);

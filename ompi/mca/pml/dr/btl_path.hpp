@@ -43,8 +43,8 @@ enum class Fault : std::uint8_t {
     final,         ///< its BTL reported an error
 };
 
-/// Guarded by the peer's lock; `fault`, `unsent` and `connections` are atomic, `seen_socket` is the
-/// watch's.
+/// Guarded by the peer's lock; `fault`, `unsent`, `given` and `connections` are atomic,
+/// `seen_socket` is the watch's.
 struct BtlPath {
     PeerState *peer = nullptr;
     mca_btl_base_module_t *btl = nullptr;
@@ -77,6 +77,8 @@ struct BtlPath {
     Descriptor *stuck_record = nullptr;
     Retry retry; ///< of `stuck`
     List<Descriptor, DescriptorTag> held;
+    /// The control fragment that btl/tcp is being given; nullptr when it has called back for it.
+    mca_btl_base_descriptor_t *given = nullptr;
 
     /// BTL and number of the module among its kind: "tcp[1]".
     std::string name() const;

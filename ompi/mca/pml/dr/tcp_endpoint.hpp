@@ -34,6 +34,18 @@ class TcpEndpoint {
     }
     /// It is closing a broken connection, and completes what is queued with errors.
     bool failing() const noexcept { return load(state_) == State::failed && load(sd_) < 0; }
+    /// No connection, none being made, and it may be in the state in which it refuses to send.
+    bool without_connection() const noexcept
+    {
+        const State state = load(state_);
+        return (state == State::closed || state == State::failed) && load(sd_) < 0;
+    }
+    /// Whether a descriptor was refused, after btl_send returned an error and nobody called back
+    /// for it. If not it waits for the next connection, and the callback is still to come.
+    static bool refused(const mca_btl_base_descriptor_t &des) noexcept
+    {
+        return (des.des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0;
+    }
     /// Outside of btl/tcp's calls: takes an endpoint out of the state that btl/tcp leaves it in
     /// when it accepts a connection that is broken already. It is without a connection then, makes
     /// none itself, and refuses to send.

@@ -43,6 +43,14 @@ bool lost_in_stream(const reliability::FragmentRecord &record, const BtlPath &pa
            (record.reason == LossReason::gap || record.reason == LossReason::nack);
 }
 
+/// After btl/tcp returned an error for a control fragment: whether it is still ours.
+bool refused_control(BtlPath &path, const mca_btl_base_descriptor_t &des) noexcept
+{
+    // In this order: before the callback nobody else writes there, after it anybody may.
+    const bool refused = TcpEndpoint::refused(des);
+    return __atomic_exchange_n(&path.given, nullptr, __ATOMIC_ACQ_REL) == &des && refused;
+}
+
 } // namespace
 
 void PeerState::transmit(base::Time present) noexcept
@@ -89,9 +97,12 @@ unsigned PeerState::transmit_some(reliability::Transmit &what, base::Time presen
 bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) noexcept
 {
     BtlPath &path = *paths[what.path];
-    if (path.tcp != nullptr && OPAL_UNLIKELY(path.tcp->closed())) {
+    if (path.tcp != nullptr && OPAL_UNLIKELY(path.tcp->without_connection())) {
         // btl/tcp would connect anew, with what is left of the connection before.
         watch_connection(path);
+        if (path.tcp->failing()) {
+            return false; // another thread is closing it
+        }
     }
     if (path.stuck != nullptr || OPAL_UNLIKELY(path.known_fault() != Fault::none)) {
         return false;
@@ -139,14 +150,20 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     des->des_cbdata = &path;
     engine.sent(what, present);
     mca::hand_over(des);
+    if (path.tcp != nullptr) {
+        __atomic_store_n(&path.given, des, __ATOMIC_RELAXED);
+    }
     lock.unlock();
     const int rc = give(path, des);
     lock.lock();
     if (OPAL_UNLIKELY(rc == OPAL_ERR_OUT_OF_RESOURCE)) {
         btl->btl_free(btl, des); // it was not taken: lost, as on the wire
         engine.blocked(what.path);
-    } else if (rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY) {
+    } else if (OPAL_UNLIKELY(rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY)) {
         path.note_error(); // the descriptor may hang in the BTL's lists: it is left there
+        if (path.tcp != nullptr && refused_control(path, *des)) {
+            btl->btl_free(btl, des);
+        }
     }
     return true;
 }
@@ -397,11 +414,18 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
     }
     path.retry.over();
     const bool failed = rc < 0 && rc != OPAL_ERR_RESOURCE_BUSY;
-    if (failed) {
+    bool kept = false;
+    if (OPAL_UNLIKELY(failed)) {
         path.note_error(); // the descriptor may hang in the BTL's lists: it is left there
+        if (path.tcp != nullptr && !held->returned) {
+            // btl/tcp that cannot connect keeps it for the next connection, and calls back then.
+            kept = !TcpEndpoint::refused(*des);
+            if (!kept) {
+                path.btl->btl_free(path.btl, des);
+            }
+        }
     }
-    // btl/tcp that cannot connect keeps it for the next connection, and calls back then.
-    if (rc == 1 || (failed && path.tcp == nullptr) || held->returned) {
+    if (rc == 1 || (failed && !kept) || held->returned) {
         descriptor_done(held, present, !failed);
     }
 }
