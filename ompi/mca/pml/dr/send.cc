@@ -211,19 +211,25 @@ int start(SendRequest &request) noexcept
 {
     reset(request);
     Completions done;
-    if (OPAL_UNLIKELY(any_peer_failed())) {
-        if (const int refused = refusal_of(request); refused != MPI_SUCCESS) {
-            finish(request, refused == as_proc_null ? MPI_SUCCESS : refused, done);
-            return OMPI_SUCCESS;
+    const auto refused = [&] {
+        const int why = OPAL_UNLIKELY(any_peer_failed()) ? refusal_of(request) : MPI_SUCCESS;
+        if (why != MPI_SUCCESS) {
+            finish(request, why == as_proc_null ? MPI_SUCCESS : why, done);
         }
-    }
+        return why != MPI_SUCCESS;
+    };
     if (request.peer == nullptr) {
-        return send_to_self(request);
+        return refused() ? OMPI_SUCCESS : send_to_self(request);
     }
     PeerState &peer = *request.peer;
     const base::Time present = now();
     {
         Guard guard(peer.lock);
+        // With the lock: another thread that ends what is refused from now on finds this one after
+        // it, or has been there before.
+        if (refused()) {
+            return OMPI_SUCCESS;
+        }
         if (peer.error != MPI_SUCCESS) {
             finish(request, peer.error, done);
             return OMPI_SUCCESS;
@@ -412,7 +418,7 @@ static ompi_request_t *request_for(const Target &target, std::uint32_t order, co
     send->order = order;
     Completions done;
     Guard guard(peer.lock);
-    if (left()) {
+    if (left() || (any_peer_failed() && refusal_of(*send) > 0)) { // as end_refused would
         finish(*send, MPI_SUCCESS, done);
     } else {
         peer.leaving.push_back(send);
