@@ -175,7 +175,12 @@ void Peers::make_busy(PeerState &peer) noexcept
     if (!peer.busy) {
         try {
             busy_.push_back(&peer);
-            __atomic_store_n(&busy_count_, busy_.size(), __ATOMIC_RELAXED);
+            if (parameters().helper) {
+                // Before the look whether the helper sleeps, which it says before it looks at this.
+                __atomic_store_n(&busy_count_, busy_.size(), __ATOMIC_SEQ_CST);
+            } else {
+                __atomic_store_n(&busy_count_, busy_.size(), __ATOMIC_RELAXED);
+            }
             __atomic_store_n(&peer.busy, true, __ATOMIC_RELAXED);
             call_for_pass();
             wake_helper();

@@ -86,7 +86,7 @@ class Peers {
     int progress(base::Time now) noexcept;
     /// Asks silent peers for a sign of life, if the user wants that. From progress only.
     void keep_alive(base::Time now) noexcept;
-    bool any_busy() const noexcept { return __atomic_load_n(&busy_count_, __ATOMIC_RELAXED) != 0; }
+    bool any_busy() const noexcept { return __atomic_load_n(&busy_count_, __ATOMIC_SEQ_CST) != 0; }
     /// True when no peer has anything of ours unacknowledged; those that failed do not count.
     bool drained() noexcept;
     void flush_acks() noexcept;
