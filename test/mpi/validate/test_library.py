@@ -23,6 +23,7 @@ CALLS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "calls")
 CONNECTS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "connects")
 TABLE = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "table")
 HALF_ADDED = TABLE.replace("table", "half_added")
+REVOKED = TABLE.replace("table", "revoked")
 PREFIX = os.environ["FT_PREFIX"]
 WORK = os.environ.get("TMPDIR", "/tmp")
 DEADLINE = 60
@@ -172,6 +173,13 @@ def half_enabled():
 def revoker():
     """A rank dies that has told one other only that it revokes: all hear of it"""
     survivors(4, 1, CALLS, "revoker")
+
+
+def revoked_matched():
+    """A long message matched before its communicator is revoked, and received after it, is an error to both"""
+    for btl in ("vader,self", "tcp,self"):
+        result = run(2, {"pml": "dr", "btl": btl}, REVOKED, "matched")
+        result.must(result.code == 0 and result.output.count(" right") == 2, "somebody was wrong")
 
 
 def threads():
@@ -402,6 +410,7 @@ SETS = {
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
+    "revoked": [revoked_matched],
     "examples": [examples, heat],
 }
 

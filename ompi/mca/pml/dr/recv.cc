@@ -98,13 +98,31 @@ void copy_local(RecvRequest &request, SendRequest &sender, Completions &done) no
     done.add(&sender);
 }
 
+/// What keeps a message that was matched from being asked for. Peer's lock held.
+/// \return MPI_SUCCESS or an error class
+int obstacle(const RecvRequest &request, const Arrival &arrival) noexcept
+{
+    if (arrival.peer->error != MPI_SUCCESS) {
+        return arrival.peer->error;
+    }
+    if (OPAL_LIKELY(!any_peer_failed())) {
+        return MPI_SUCCESS;
+    }
+    // Between its match and now the communicator may have been revoked. The sender has ended then
+    // and answers no cts, and end_refused, which has had this lock, knew nothing of the receive.
+    // That is asked for the message as it came: a receive from any source is one from its sender
+    // now, who knows of no failure of others and waits.
+    Guard guard(request.comm->lock);
+    return std::max(refusal(*request.comm, arrival.source, arrival.tag), MPI_SUCCESS);
+}
+
 /// Asks the sender for the rest. Peer's lock held.
 void reply(RecvRequest &request, const Arrival &arrival, Completions &done,
            base::Time present) noexcept
 {
     PeerState &peer = *arrival.peer;
-    if (peer.error != MPI_SUCCESS) {
-        fail(request, peer.error, done);
+    if (const int error = obstacle(request, arrival); OPAL_UNLIKELY(error != MPI_SUCCESS)) {
+        fail(request, error, done);
         return;
     }
     UpperHeader upper;

@@ -1,0 +1,77 @@
+// What ends when a communicator is revoked although it waits in none of the usual places, and what
+// goes on.
+//
+// usage: revoked matched    rank 1 has matched long messages of rank 0 and receives them later
+#include "check.hpp"
+
+using namespace check;
+
+namespace {
+
+constexpr int long_message = 1 << 20;
+constexpr int tag = 3;
+constexpr int word_tag = 4;
+
+MPI_Comm twin()
+{
+    MPI_Comm fresh = MPI_COMM_NULL;
+    is(MPI_Comm_dup(MPI_COMM_WORLD, &fresh), MPI_SUCCESS, "dup");
+    MPI_Comm_set_errhandler(fresh, MPI_ERRORS_RETURN);
+    return fresh;
+}
+
+void send_word(int rank)
+{
+    is(MPI_Send(&me, 1, MPI_INT, rank, word_tag, MPI_COMM_WORLD), MPI_SUCCESS, "word");
+}
+
+void wait_for_word(int rank)
+{
+    int word = -1;
+    is(MPI_Recv(&word, 1, MPI_INT, rank, word_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
+       "wait for the word");
+}
+
+/// The sends have ended before their receives begin.
+void matched()
+{
+    constexpr int sender = 0;
+    constexpr int receiver = 1;
+    const MPI_Comm comm = twin();
+    std::vector<char> buffer(long_message);
+    if (me == sender) {
+        MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        for (MPI_Request &request : requests) {
+            is(MPI_Isend(buffer.data(), long_message, MPI_CHAR, receiver, tag, comm, &request),
+               MPI_SUCCESS, "isend");
+        }
+        for (MPI_Request &request : requests) {
+            is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPIX_ERR_REVOKED, "its wait");
+        }
+        send_word(receiver);
+    } else if (me == receiver) {
+        MPI_Message messages[2] = {MPI_MESSAGE_NULL, MPI_MESSAGE_NULL};
+        for (MPI_Message &message : messages) {
+            is(MPI_Mprobe(sender, tag, comm, &message, MPI_STATUS_IGNORE), MPI_SUCCESS, "mprobe");
+        }
+        is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+        wait_for_word(sender);
+        is(MPI_Mrecv(buffer.data(), long_message, MPI_CHAR, &messages[0], MPI_STATUS_IGNORE),
+           MPIX_ERR_REVOKED, "mrecv");
+        MPI_Request request = MPI_REQUEST_NULL;
+        is(MPI_Imrecv(buffer.data(), long_message, MPI_CHAR, &messages[1], &request), MPI_SUCCESS,
+           "imrecv");
+        is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPIX_ERR_REVOKED, "its wait");
+        that(messages[0] == MPI_MESSAGE_NULL && messages[1] == MPI_MESSAGE_NULL,
+             "a message is there still");
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    matched();
+    return finish();
+}
