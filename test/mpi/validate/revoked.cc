@@ -2,6 +2,7 @@
 // goes on.
 //
 // usage: revoked matched    rank 1 has matched long messages of rank 0 and receives them later
+//        revoked itself     sends to the own rank wait for their receives
 #include "check.hpp"
 
 using namespace check;
@@ -67,11 +68,42 @@ void matched()
     }
 }
 
+/// Of each size and mode that waits. Another communicator's is left alone.
+void itself()
+{
+    const MPI_Comm comm = twin();
+    std::vector<char> sent(long_message, 'y');
+    std::vector<char> received(long_message, 'n');
+    MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Issend(sent.data(), long_message, MPI_CHAR, me, tag, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(sent.data(), long_message, MPI_CHAR, me, tag, comm, &requests[1]);
+    MPI_Issend(sent.data(), 1, MPI_CHAR, me, tag, comm, &requests[2]);
+    is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+    is(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), MPIX_ERR_REVOKED, "a long send");
+    is(MPI_Wait(&requests[2], MPI_STATUS_IGNORE), MPIX_ERR_REVOKED, "a synchronous send");
+    is(MPI_Ssend(sent.data(), 1, MPI_CHAR, me, tag, comm), MPIX_ERR_REVOKED, "a later one");
+    is(MPI_Recv(received.data(), 1, MPI_CHAR, me, tag, comm, MPI_STATUS_IGNORE), MPIX_ERR_REVOKED,
+       "their receive");
+    int ended = 0;
+    is(MPI_Test(requests, &ended, MPI_STATUS_IGNORE), MPI_SUCCESS, "test");
+    that(ended == 0, "a send ended by the revocation of another communicator");
+    is(MPI_Recv(received.data(), long_message, MPI_CHAR, me, tag, MPI_COMM_WORLD,
+                MPI_STATUS_IGNORE),
+       MPI_SUCCESS, "receive on another communicator");
+    is(MPI_Wait(requests, MPI_STATUS_IGNORE), MPI_SUCCESS, "its send");
+    that(sent == received, "wrong bytes");
+}
+
 } // namespace
 
 int main(int argc, char **argv)
 {
+    const std::string what = argc > 1 ? argv[1] : "matched";
     start(&argc, &argv);
-    matched();
+    if (what == "itself") {
+        itself();
+    } else {
+        matched();
+    }
     return finish();
 }

@@ -182,6 +182,12 @@ def revoked_matched():
         result.must(result.code == 0 and result.output.count(" right") == 2, "somebody was wrong")
 
 
+def revoked_itself():
+    """Sends to the own rank that wait for their receives end when their communicator is revoked"""
+    result = run(2, {"pml": "dr", "btl": "vader,self"}, REVOKED, "itself")
+    result.must(result.code == 0 and result.output.count(" right") == 2, "somebody was wrong")
+
+
 def threads():
     """Two threads validate a communicator each while a rank dies"""
     survivors(4, 1, CALLS, "threads")
@@ -410,7 +416,7 @@ SETS = {
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
-    "revoked": [revoked_matched],
+    "revoked": [revoked_matched, revoked_itself],
     "examples": [examples, heat],
 }
 

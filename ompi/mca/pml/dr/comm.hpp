@@ -121,6 +121,16 @@ class CommState : public Hook<CommState> {
     }
     /// Takes the receives from any source.
     void take_posted_any(std::vector<RecvRequest *> &into);
+    /// Calls `visit` for each message that nobody has asked for; it may take the message.
+    template <class Visit>
+    void for_each_unexpected(Visit visit)
+    {
+        for (Unexpected *message = all_unexpected_.front(); message != nullptr;) {
+            Unexpected *const following = all_unexpected_.next(message);
+            visit(message);
+            message = following;
+        }
+    }
 
   private:
     struct Source {

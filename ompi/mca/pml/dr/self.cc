@@ -1,8 +1,10 @@
 /// \file
 /// Messages of a process to itself: no wire, no fragments, matched like all others.
 #include "ompi/mca/pml/dr/comm.hpp"
+#include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
+#include "ompi/mca/pml/dr/standing.hpp"
 
 namespace ft::dr {
 
@@ -28,6 +30,13 @@ int send_to_self(SendRequest &request) noexcept
     RecvRequest *receiver = nullptr;
     {
         Guard guard(state.lock);
+        if (OPAL_UNLIKELY(any_peer_failed())) {
+            // Asked here, too: end_refused, which takes this lock, may be through by now.
+            if (const int error = refusal(state, arrival.source, arrival.tag); error > 0) {
+                finish(request, error, done);
+                return OMPI_SUCCESS;
+            }
+        }
         receiver = state.match(arrival.source, arrival.tag);
         if (receiver == nullptr) {
             std::byte copy[copied_at_most];

@@ -184,6 +184,18 @@ try {
             fail(*request, refusal(state, request->req_base.req_peer, request->req_base.req_tag),
                  done);
         }
+        // A send to this process itself waits in its message, for a receive that would be refused.
+        state.for_each_unexpected([&](Unexpected *message) {
+            const Arrival &arrival = message->arrival;
+            if (arrival.local == nullptr) {
+                return;
+            }
+            if (const int error = refusal(state, arrival.source, arrival.tag); error > 0) {
+                finish(*arrival.local, error, done);
+                state.take(message);
+                release(message);
+            }
+        });
     });
     peers().for_each([&](PeerState &peer) {
         Guard guard(peer.lock);
