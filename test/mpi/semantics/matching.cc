@@ -154,6 +154,41 @@ void matched_probes()
     }
 }
 
+/* A message that a probe has given is received although its communicator is freed meanwhile: Open
+ * MPI knows the communicator by its Fortran handle until then, and no longer. */
+void matched_then_freed()
+{
+    for (const int size : {0, 77, 5000, 300000}) {
+        MPI_Comm comm = MPI_COMM_NULL;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        const auto out = pattern(static_cast<std::size_t>(size), 14);
+        std::array<MPI_Request, 2> requests{};
+        std::array<MPI_Message, 2> messages{};
+        for (std::size_t i = 0; i < 2; ++i) {
+            MPI_Isend(out.data(), size, MPI_BYTE, world().right(), 14, comm, &requests[i]);
+            MPI_Mprobe(world().left(), 14, comm, &messages[i], MPI_STATUS_IGNORE);
+        }
+        const MPI_Fint handle = MPI_Comm_c2f(comm);
+        MPI_Comm_free(&comm);
+        MPI_Barrier(MPI_COMM_WORLD); // all have
+        check(MPI_Comm_f2c(handle) != nullptr, "the communicator is gone", size);
+        std::array<std::vector<unsigned char>, 2> in{out, out};
+        std::fill(in[0].begin(), in[0].end(), 0);
+        std::fill(in[1].begin(), in[1].end(), 0);
+        MPI_Request receive = MPI_REQUEST_NULL;
+        MPI_Imrecv(in[1].data(), size, MPI_BYTE, &messages[1], &receive);
+        MPI_Status status;
+        MPI_Mrecv(in[0].data(), size, MPI_BYTE, messages.data(), &status);
+        check(cases::count_of(status) == size, "count", cases::count_of(status));
+        MPI_Wait(&receive, &status);
+        check(cases::count_of(status) == size, "count", cases::count_of(status));
+        MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE);
+        expect(in[0], 14, "wrong byte of the first");
+        expect(in[1], 14, "wrong byte of the second");
+        check(MPI_Comm_f2c(handle) == nullptr, "the communicator is there still", size);
+    }
+}
+
 void cancelled_receives()
 {
     for (const int source : {world().left(), static_cast<int>(MPI_ANY_SOURCE)}) {
@@ -365,6 +400,7 @@ constexpr std::array all{
     cases::Case{"wildcards", wildcards},
     cases::Case{"probes", probes},
     cases::Case{"matched probes", matched_probes},
+    cases::Case{"a matched message of a communicator that is freed", matched_then_freed},
     cases::Case{"cancelled receives", cancelled_receives},
     cases::Case{"a receive cancelled too late", cancelled_too_late},
     cases::Case{"cancelled sends arrive", cancelled_sends},

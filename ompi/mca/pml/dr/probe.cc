@@ -48,9 +48,11 @@ Unexpected *look(int source, int tag, ompi_communicator_t *comm, bool take,
     return message;
 }
 
+/// The message holds its communicator, which may be freed, until it is received (imrecv).
 int hand_out(Unexpected *found, ompi_communicator_t *comm, ompi_message_t *message) noexcept
 {
     mca::take_over(message);
+    OBJ_RETAIN(comm);
     message->comm = comm;
     message->req_ptr = found;
     message->peer = found->arrival.source;

@@ -373,8 +373,9 @@ int imrecv(void *buffer, std::size_t count, ompi_datatype_t *datatype, ompi_mess
     if (recv == nullptr) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    prepare(*recv, buffer, count, datatype, found->arrival.source, found->arrival.tag,
-            (*message)->comm, false);
+    ompi_communicator_t *comm = (*message)->comm;
+    prepare(*recv, buffer, count, datatype, found->arrival.source, found->arrival.tag, comm, false);
+    OBJ_RELEASE(comm); // as the message held it; the request does now
     reset(*recv);
     {
         Completions done;
