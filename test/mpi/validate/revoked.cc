@@ -3,6 +3,7 @@
 //
 // usage: revoked matched    rank 1 has matched long messages of rank 0 and receives them later
 //        revoked itself     sends to the own rank wait for their receives
+//        revoked buffered   persistent buffered sends, rank 1 of at least three dies
 #include "check.hpp"
 
 using namespace check;
@@ -94,13 +95,70 @@ void itself()
     that(sent == received, "wrong bytes");
 }
 
+/// One run of a persistent request. Its end, not its start, tells; Open MPI frees it then when that
+/// is an error.
+void run(MPI_Request &request, int wanted, const char *what)
+{
+    is(MPI_Start(&request), MPI_SUCCESS, "start");
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), wanted, what);
+}
+
+/// Too long to leave without the attached buffer: the carrier of its bytes could tell nobody.
+void buffered()
+{
+    constexpr int victim = 1;
+    const MPI_Comm comm = twin();
+    std::vector<char> space(4 * (long_message + MPI_BSEND_OVERHEAD));
+    MPI_Buffer_attach(space.data(), static_cast<int>(space.size()));
+    std::vector<char> sent(long_message, 'y');
+    std::vector<char> received(long_message, 'n');
+    MPI_Request to_dead = MPI_REQUEST_NULL;
+    MPI_Request to_recognised = MPI_REQUEST_NULL;
+    MPI_Request to_self = MPI_REQUEST_NULL;
+    MPI_Request to_next = MPI_REQUEST_NULL;
+    const int next = (me + 1) % size == victim ? victim + 1 : (me + 1) % size;
+    const auto init = [&](int rank, MPI_Request &request) {
+        is(MPI_Bsend_init(sent.data(), long_message, MPI_CHAR, rank, tag, comm, &request),
+           MPI_SUCCESS, "bsend_init");
+    };
+    if (me != victim) {
+        init(victim, to_dead);
+        init(victim, to_recognised);
+        init(me, to_self);
+        init(next, to_next);
+    }
+    all_through({victim});
+    if (me == victim) {
+        die();
+    }
+    hear_of(comm, {victim});
+    run(to_dead, MPI_ERR_RANK_FAIL_STOP, "to the dead");
+    run(to_self, MPI_SUCCESS, "to itself");
+    is(MPI_Recv(received.data(), long_message, MPI_CHAR, me, tag, comm, MPI_STATUS_IGNORE),
+       MPI_SUCCESS, "its receive");
+    that(sent == received, "wrong bytes");
+    int count = -1;
+    is(MPI_Comm_validate_all(comm, &count), MPI_SUCCESS, "validate_all");
+    run(to_recognised, MPI_SUCCESS, "to the recognised");
+    everywhere(MPI_COMM_WORLD, true); // nobody hears of another's revocation before
+    is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+    run(to_recognised, MPIX_ERR_REVOKED, "to the recognised, revoked");
+    run(to_self, MPIX_ERR_REVOKED, "to itself, revoked");
+    run(to_next, MPIX_ERR_REVOKED, "to the next, revoked");
+    void *address = nullptr;
+    int bytes = 0;
+    is(MPI_Buffer_detach(&address, &bytes), MPI_SUCCESS, "detach");
+}
+
 } // namespace
 
 int main(int argc, char **argv)
 {
     const std::string what = argc > 1 ? argv[1] : "matched";
     start(&argc, &argv);
-    if (what == "itself") {
+    if (what == "buffered") {
+        buffered();
+    } else if (what == "itself") {
         itself();
     } else {
         matched();

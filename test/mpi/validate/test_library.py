@@ -188,6 +188,11 @@ def revoked_itself():
     result.must(result.code == 0 and result.output.count(" right") == 2, "somebody was wrong")
 
 
+def revoked_buffered():
+    """A persistent buffered send tells what others tell of a dead, a recognised and a revoking rank"""
+    survivors(4, 1, REVOKED, "buffered")
+
+
 def threads():
     """Two threads validate a communicator each while a rank dies"""
     survivors(4, 1, CALLS, "threads")
@@ -416,7 +421,7 @@ SETS = {
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
-    "revoked": [revoked_matched, revoked_itself],
+    "revoked": [revoked_matched, revoked_itself, revoked_buffered],
     "examples": [examples, heat],
 }
 

@@ -521,6 +521,26 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
     return rc;
 }
 
+/// One run of a persistent buffered send. What its peer and its communicator are tells the request,
+/// as of others: whoever carries the bytes could tell nobody. \return OMPI_SUCCESS or an OMPI error
+static int start_buffered(SendRequest &send) noexcept
+{
+    reset(send);
+    int rc = OPAL_UNLIKELY(any_peer_failed()) ? refusal_of(send) : MPI_SUCCESS;
+    if (rc == MPI_SUCCESS) {
+        const mca_pml_base_request_t &base = send.req_base;
+        rc = start_from_mpi_buffer(send.peer, base.req_proc, base.req_addr, base.req_count,
+                                   base.req_datatype, send.req_bytes_packed, base.req_peer,
+                                   base.req_tag, base.req_comm);
+    } else if (rc == as_proc_null) {
+        rc = MPI_SUCCESS;
+    }
+    Completions done;
+    send.ompi().req_status.MPI_ERROR = rc;
+    done.add(&send);
+    return rc > MPI_SUCCESS ? OMPI_SUCCESS : rc;
+}
+
 int start_requests(std::size_t count, ompi_request_t **requests) noexcept
 {
     for (std::size_t i = 0; i < count; ++i) {
@@ -536,16 +556,7 @@ int start_requests(std::size_t count, ompi_request_t **requests) noexcept
             rc = OMPI_ERR_REQUEST;
         } else if (SendRequest &send = *send_request(requests[i]);
                    send.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
-            reset(send);
-            rc = start_from_mpi_buffer(send.peer, base->req_proc, base->req_addr, base->req_count,
-                                       base->req_datatype, send.req_bytes_packed, base->req_peer,
-                                       base->req_tag, base->req_comm);
-            send.ompi().req_status.MPI_ERROR = rc;
-            Completions done;
-            done.add(&send);
-            if (rc > OMPI_SUCCESS) {
-                rc = OMPI_SUCCESS; // a class, of its peer: as of others the request tells it
-            }
+            rc = start_buffered(send);
         } else {
             rc = start(send);
         }
