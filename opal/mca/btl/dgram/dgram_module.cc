@@ -3,6 +3,7 @@
 #include <cinttypes>
 
 #include "opal/mca/btl/base/entry_points.hpp"
+#include "opal/mca/btl/base/receivers.hpp"
 #include "opal/mca/clock.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/mca/unreliable.hpp"
@@ -423,8 +424,8 @@ void Module::take_unusual(std::span<const std::byte> datagram) noexcept
 
 void Module::deliver(mca_btl_base_tag_t tag, std::span<const std::byte> fragment) noexcept
 {
-    const mca_btl_active_message_callback_t &receiver = mca_btl_base_active_message_trigger[tag];
-    if (OPAL_UNLIKELY(receiver.cbfunc == nullptr)) {
+    const mca_btl_active_message_callback_t *receiver = btl::receiver_of(tag);
+    if (OPAL_UNLIKELY(receiver == nullptr)) {
         ++counters_.no_receiver;
         return;
     }
@@ -433,7 +434,7 @@ void Module::deliver(mca_btl_base_tag_t tag, std::span<const std::byte> fragment
     incoming_segment_.seg_len = fragment.size();
     incoming_.des_segments = &incoming_segment_;
     incoming_.des_segment_count = 1;
-    receiver.cbfunc(this, tag, &incoming_, receiver.cbdata);
+    receiver->cbfunc(this, tag, &incoming_, receiver->cbdata);
 }
 
 void Module::answer(const Header &probe, std::size_t bytes) noexcept
