@@ -15,6 +15,8 @@ std::span<const std::byte> Reassembly::take(const Header &header,
         slot = slots_.begin() + static_cast<std::ptrdiff_t>(next_);
         next_ = (next_ + 1) % slots_.size();
         given_up_ += slot->used ? 1 : 0;
+        slot->used = false; // if there is no memory
+        slot->bytes.resize(header.total);
         slot->used = true;
         slot->sender = header.sender;
         slot->number = header.number;
@@ -22,7 +24,6 @@ std::span<const std::byte> Reassembly::take(const Header &header,
         slot->tag = header.tag;
         slot->have = 0;
         slot->offsets.clear();
-        slot->bytes.resize(header.total);
     }
     if (slot->total != header.total || slot->tag != header.tag ||
         std::find(slot->offsets.begin(), slot->offsets.end(), header.offset) !=

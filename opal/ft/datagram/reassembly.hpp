@@ -15,7 +15,8 @@ namespace ft::dgram {
 class Reassembly {
   public:
     /// A part, parsed. \return the whole fragment when this was the last that was missing, valid
-    /// until the next call; else nothing
+    /// until the next call; else nothing. Throws std::bad_alloc, and then it is as if the part were
+    /// lost
     [[nodiscard]] std::span<const std::byte> take(const Header &header,
                                                   std::span<const std::byte> payload);
     /// Fragments of which not every part came.

@@ -2,9 +2,34 @@
 #include "test/unit/cmocka.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 #include <vector>
 
 using namespace ft::dgram;
+
+namespace {
+
+bool no_memory = false;
+
+} // namespace
+
+// In place of the library's own.
+void *operator new(std::size_t bytes)
+{
+    if (void *memory = no_memory ? nullptr : std::malloc(bytes); memory != nullptr) {
+        return memory;
+    }
+    throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept
+{
+    std::free(memory);
+}
+void operator delete(void *memory, std::size_t /*bytes*/) noexcept
+{
+    std::free(memory);
+}
 
 namespace {
 
@@ -119,6 +144,39 @@ void contradicting_parts_are_dropped(void **)
     assert_int_equal(whole, 0);
 }
 
+/// Of a fragment that finds no memory nothing may be left that a later part is written to.
+void a_fragment_without_memory_is_as_if_it_were_lost(void **)
+{
+    bool thrown = false;
+    bool right = true;
+    std::size_t whole[2] = {};
+    std::uint64_t given_up = 0;
+    {
+        Reassembly reassembly;
+        Header header;
+        header.kind = Kind::part;
+        header.number = 1;
+        header.total = total;
+        const std::vector<std::byte> bytes(step);
+        no_memory = true;
+        try {
+            static_cast<void>(reassembly.take(header, bytes));
+        } catch (const std::bad_alloc &) {
+            thrown = true;
+        }
+        no_memory = false;
+        for (const std::uint32_t index : {1U, 2U, 3U}) {
+            whole[0] += give(reassembly, 0, 1, index, right);
+        }
+        whole[1] = give(reassembly, 0, 1, 0, right); // sent again
+        given_up = reassembly.given_up();
+    }
+    assert_true(thrown && right);
+    assert_int_equal(whole[0], 0);
+    assert_int_equal(whole[1], total);
+    assert_int_equal(given_up, 0);
+}
+
 } // namespace
 
 int main()
@@ -129,6 +187,7 @@ int main()
         cmocka_unit_test(senders_and_numbers_do_not_mix),
         cmocka_unit_test(the_oldest_gives_way_and_memory_is_bounded),
         cmocka_unit_test(contradicting_parts_are_dropped),
+        cmocka_unit_test(a_fragment_without_memory_is_as_if_it_were_lost),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
