@@ -271,6 +271,25 @@ def no_route():
             raise AssertionError(f"exit code {code}, or no message says that the network is not reachable")
 
 
+def networks_of_their_own():
+    """a network that each host has for itself, with the same address everywhere, is no way between them"""
+    with ftcluster.Cluster(hosts=2, rails=1) as cluster:
+        for host in ("n0", "n1"):
+            for words in (("link", "add", "name", "own0", "type", "bridge"), ("link", "set", "own0", "up"),
+                          ("address", "add", "172.17.0.1/16", "dev", "own0")):
+                cluster.tool("run", host, "--", "ip", *words)
+        parameters = dict(DGRAM, btl_dgram_if_include="own0,rail0", pml_dr_stats=2)
+        with ftring.Story(cluster, parameters, DEADLINE) as story:
+            story.under_way(rounds=5)
+            finish(story)
+            lines = re.findall(r"^pml/dr\[rank (\d+) -> \[\[\w+,\d+\],(\d+)\] (dgram\[\d+\])\]:", story.run.err, re.MULTILINE)
+            for rank in range(ftring.RANKS):
+                for peer in set(range(ftring.RANKS)) - {rank}:
+                    ways = {way for one, other, way in lines if (int(one), int(other)) == (rank, peer)}
+                    wanted = 2 if rank % 2 == peer % 2 else 1  # ranks go to the hosts in turn
+                    check(len(ways) == wanted, f"from rank {rank} to {peer} there are {sorted(ways)}, not {wanted}")
+
+
 def ports_of(cluster, host, address):
     """The UDP ports that are bound to that address of a host and not connected."""
     wanted = "".join(f"{int(part):02X}" for part in reversed(address.split(".")))
@@ -330,7 +349,7 @@ TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), loses("0.05", "ofi:udp"), c
          narrower("a network that swallows short messages, too, which go by themselves, is used with smaller packets", 700,
                   kinds="bulk", largest=900),
          full_buffers, stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, different_providers,
-         no_route, replayed, replayed_to_libfabric]
+         networks_of_their_own, no_route, replayed, replayed_to_libfabric]
 
 if __name__ == "__main__":
     chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]

@@ -110,8 +110,9 @@ Endpoint *Module::reach(opal_proc_t *process)
         return place.provider == transport_->provider() && place.loopback == network_.loopback &&
                (!place.loopback || same_host) && place.address.is_v4() == network_.address.is_v4();
     };
-    const Published::Place *place = btl::partner(*this, btl::all_modules<Module>(), peer.places,
-                                                 usable, [](const Module &) { return true; });
+    const Published::Place *place = btl::partner(
+        *this, btl::all_modules<Module>(), peer.places, usable, [](const Module &) { return true; },
+        same_host);
     if (place == nullptr) {
         tell_other_provider(process, peer);
         return nullptr;
