@@ -123,13 +123,13 @@ struct Sender {
     std::unique_ptr<Module> module;
     Endpoint *peer = nullptr;
 
-    explicit Sender(std::size_t in_one_piece)
+    explicit Sender(std::size_t in_one_piece, std::uint32_t carried = datagram_bytes)
     {
         settings.batch = batch;
         settings.size_interval_ms = 0; // no datagrams but those of the test
         module = std::make_unique<Module>(
             Interface{}, std::make_unique<Carrier>(network, in_one_piece), settings, key, 0);
-        peer = module->add_peer(nullptr, Address{}, key, datagram_bytes);
+        peer = module->add_peer(nullptr, Address{}, key, carried);
     }
 
     /// \param ours the fragment is the module's from now on; else it stays the PML's
@@ -292,6 +292,49 @@ void a_datagram_calls_no_receiver_but_those_of_the_pml_and_above(void **)
     assert_true(right);
 }
 
+std::vector<std::vector<std::byte>> delivered;
+
+void keeper(mca_btl_base_module_t * /*btl*/, mca_btl_base_tag_t /*tag*/,
+            mca_btl_base_descriptor_t *descriptor, void * /*context*/)
+{
+    const auto *bytes = static_cast<const std::byte *>(descriptor->des_segments->seg_addr.pval);
+    delivered.emplace_back(bytes, bytes + descriptor->des_segments->seg_len);
+}
+
+/// Two modules of a process lead to one of its peer's, where one of the two has fewer addresses.
+void parts_of_two_modules_do_not_mix(void **)
+{
+    bool in_parts = false;
+    std::vector<std::vector<std::byte>> wanted;
+    {
+        Sender senders[2] = {Sender(1, 600), Sender(1, 600)};
+        Sender there(1);
+        for (std::size_t i = 0; i < 2; ++i) {
+            const std::size_t number = i * 30; // of one length and tag, but unlike bytes
+            receivers[tag_of(number)].cbfunc = keeper;
+            static_cast<void>(senders[i].send(number));
+            senders[i].module->flush(*senders[i].peer);
+            std::vector<std::byte> &bytes = wanted.emplace_back(bytes_of(number));
+            for (std::size_t at = 0; at < bytes.size(); ++at) {
+                bytes[at] = content(number, at);
+            }
+        }
+        const auto &one = senders[0].network.datagrams;
+        const auto &other = senders[1].network.datagrams;
+        in_parts = one.size() > 1 && one.size() == other.size();
+        for (std::size_t i = 0; in_parts && i < one.size(); ++i) {
+            there.network.arriving.push_back(one[i]);
+            there.network.arriving.push_back(other[i]);
+        }
+        static_cast<void>(there.module->progress());
+    }
+    std::fill(std::begin(receivers), std::end(receivers), mca_btl_active_message_callback_t{});
+    const bool right = delivered == wanted;
+    delivered = {};
+    wanted = {};
+    assert_true(in_parts && right);
+}
+
 } // namespace
 
 int main()
@@ -301,6 +344,7 @@ int main()
         cmocka_unit_test(a_flush_tries_again),
         cmocka_unit_test(what_cannot_go_at_once_is_left_to_the_pml),
         cmocka_unit_test(a_datagram_calls_no_receiver_but_those_of_the_pml_and_above),
+        cmocka_unit_test(parts_of_two_modules_do_not_mix),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -60,9 +60,8 @@ struct Endpoint {
     std::uint32_t sender = 0;         ///< how the peer signs
     std::unique_ptr<Channel> channel; ///< made at first contact
     bool broken = false;
-    bool tried = false;       ///< the channel was asked for
-    bool used = false;        ///< it stands in Module::used_
-    std::uint32_t number = 0; ///< of fragments sent in parts
+    bool tried = false; ///< the channel was asked for
+    bool used = false;  ///< it stands in Module::used_
     SizeSearch search;
     std::vector<Fragment *> waiting; ///< for the next flush
 };

@@ -17,6 +17,14 @@ constexpr std::size_t small_bytes = btl::FragmentPools<Fragment>::small_bytes;
 constexpr unsigned passes_per_look = 32;
 constexpr base::Duration look_interval = base::Duration::from_ms(10);
 
+/// For the next fragment that goes in parts. Who receives them knows them by this and by the
+/// process, and several modules of it may send there.
+std::uint32_t next_number() noexcept
+{
+    static std::atomic<std::uint32_t> number{0};
+    return number.fetch_add(1, std::memory_order_relaxed);
+}
+
 static_assert(offsetof(Fragment, front) + whole_bytes == sizeof(Fragment),
               "header and bytes of a fragment lie in one piece");
 
@@ -258,7 +266,7 @@ SendResult Module::send_in_parts(Endpoint &endpoint, Fragment &fragment) noexcep
     std::array<Outgoing, most> parts;
     Header header = header_for(endpoint, Kind::part);
     header.tag = fragment.tag;
-    header.number = endpoint.number++;
+    header.number = next_number();
     header.total = static_cast<std::uint32_t>(fragment.segments[0].seg_len);
     const std::size_t step = endpoint.search.size() - long_bytes;
     std::size_t count = 0;
