@@ -8,7 +8,8 @@
 /// - 2, 3: length of the datagram
 /// - 4: key, the receiver's cookie
 /// - 12: sender, low half of the sender's cookie: whom a size reply goes to, whose part this is
-/// - 16: number: of a part's fragment, counted by the sender's process; the nonce of a probe and its reply
+/// - 16: number: of a part's fragment, counted by the sender's process; the nonce of a probe and
+/// its reply
 /// - 20: total: bytes of a part's whole fragment; reply: bytes of the datagram that it answers
 /// - 24: offset: where a part's bytes belong
 ///

@@ -23,8 +23,7 @@ namespace ft::btl {
 /// it has that of its containers and virtual machines, and it leads nowhere.
 template <typename Module, typename Place, typename Usable, typename Kin>
 const Place *partner(const Module &mine, const std::vector<std::unique_ptr<Module>> &modules,
-                     const std::vector<Place> &places, Usable usable, Kin kin,
-                     bool same_host = true)
+                     const std::vector<Place> &places, Usable usable, Kin kin, bool same_host)
 {
     const auto both_have = [&](const Module &module, const Place &place) {
         return !same_host && !place.address.none() && place.address == module.network().address;

@@ -3,6 +3,7 @@
 #include <cinttypes>
 
 #include "opal/mca/btl/base/entry_points.hpp"
+#include "opal/mca/btl/base/receivers.hpp"
 #include "opal/mca/clock.hpp"
 
 namespace ft::ucx {
@@ -361,9 +362,8 @@ void Module::take(std::span<const std::byte> message) noexcept
         }
         return;
     }
-    const mca_btl_active_message_callback_t &receiver =
-        mca_btl_base_active_message_trigger[header.tag];
-    if (OPAL_UNLIKELY(receiver.cbfunc == nullptr)) {
+    const mca_btl_active_message_callback_t *receiver = btl::receiver_of(header.tag);
+    if (OPAL_UNLIKELY(receiver == nullptr)) {
         ++counters_.no_receiver;
         return;
     }
@@ -377,7 +377,7 @@ void Module::take(std::span<const std::byte> message) noexcept
     // The PML holds locks of its own when it sends. UCX allows sends while it delivers, and nobody
     // else gets to deliver meanwhile.
     lock_.unlock();
-    receiver.cbfunc(this, header.tag, &descriptor, receiver.cbdata);
+    receiver->cbfunc(this, header.tag, &descriptor, receiver->cbdata);
     lock_.lock();
 }
 

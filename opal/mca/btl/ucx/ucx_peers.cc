@@ -102,10 +102,11 @@ Endpoint *Module::reach(opal_proc_t *process)
         const auto found = std::find_if(peer.places.begin(), peer.places.end(), usable);
         place = found == peer.places.end() ? nullptr : &*found;
     } else {
-        place = btl::partner(*this, btl::all_modules<Module>(), peer.places, usable,
-                             [&](const Module &other) {
-                                 return other.port().resource().transport == mine.transport;
-                             });
+        const auto kin = [&](const Module &other) {
+            return other.port().resource().transport == mine.transport;
+        };
+        place =
+            btl::partner(*this, btl::all_modules<Module>(), peer.places, usable, kin, same_host);
     }
     if (place == nullptr) {
         return nullptr;
