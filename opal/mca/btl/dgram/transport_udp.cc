@@ -14,259 +14,24 @@
 #include <utility>
 #include <vector>
 
+#include "opal/mca/btl/dgram/udp_channel.hpp"
 #include "opal/mca/btl/dgram/udp_socket.hpp"
 
 namespace ft::dgram {
 
 namespace {
 
-/// Older kernels than 6.9 take no more; one call carries one maximum datagram in all anyway.
-constexpr std::size_t most_segments = 64;
-constexpr std::size_t most_messages = 16; ///< in one sendmmsg
 constexpr std::size_t received_at_once = 8;
 constexpr int rounds_at_once = 4;
 constexpr std::size_t room_bytes = 65536;
 
-/// As recvfrom and send, but no points at which a thread ends that is cancelled: it would leave the
-/// module's lock behind, and to see to it takes libc as many instructions as all else of a look.
+/// As recvfrom, but no point at which a thread ends that is cancelled: it would leave the module's
+/// turn behind, and to see to it takes libc as many instructions as all else of a look.
 ssize_t receive_plainly(int fd, void *room, std::size_t bytes, int flags, sockaddr_storage *from,
                         socklen_t *length) noexcept
 {
     return syscall(SYS_recvfrom, fd, room, bytes, flags, from, length);
 }
-ssize_t send_plainly(int fd, const void *datagram, std::size_t bytes, int flags) noexcept
-{
-    return syscall(SYS_sendto, fd, datagram, bytes, flags, nullptr, 0);
-}
-
-std::string said(const char *call, int error)
-{
-    return std::string(call) + ": " + std::strerror(error);
-}
-
-/// The network lost it, as networks do. What will last is noticed by who waits for an answer.
-bool transient(int error) noexcept
-{
-    switch (error) {
-    case ECONNREFUSED:
-    case EHOSTUNREACH:
-    case EHOSTDOWN:
-    case ENETUNREACH:
-    case ENETDOWN:
-    case ENONET:
-    case ENODEV:
-    case EADDRNOTAVAIL:
-    case EPERM:  // a firewall's rule
-    case EACCES: // the same
-    case EPROTO:
-        return true;
-    default:
-        return false;
-    }
-}
-
-const void *end_of(const iovec &piece) noexcept
-{
-    return static_cast<const std::byte *>(piece.iov_base) + piece.iov_len;
-}
-
-class UdpChannel final : public Channel {
-  public:
-    UdpChannel(TransportCounters &counters, bool offload) noexcept
-        : counters_(counters), offload_(offload)
-    {
-    }
-
-    bool open(const btl::IpAddress &local, const Place &peer, const UdpSettings &settings,
-              std::string &why)
-    {
-        if (!socket_.open(peer.family())) {
-            why = said("socket", errno);
-            return false;
-        }
-        // Nothing is read here; what comes in reply is an error of the network, if anything.
-        static_cast<void>(socket_.buffer(SO_SNDBUFFORCE, SO_SNDBUF, settings.send_buffer));
-        socket_.set(SOL_SOCKET, SO_RCVBUF, 0);
-        // A network that has become narrower than it was announced may fragment.
-        if (peer.family() == AF_INET) {
-            socket_.set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT);
-        } else {
-            socket_.set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DONT);
-        }
-        if (!socket_.bind_to({local, 0})) {
-            why = said("bind", errno);
-            return false;
-        }
-        sockaddr_storage to{};
-        const socklen_t length = peer.to(to);
-        if (!socket_.connect_to(to, length)) {
-            why = said("connect", errno);
-            return false;
-        }
-        return true;
-    }
-
-    SendResult send(std::span<const Outgoing> datagrams, std::size_t &taken) noexcept override
-    {
-        if (datagrams.size() == 1 && send_one(datagrams.front()) > 0) [[likely]] {
-            ++counters_.calls_send;
-            ++counters_.datagrams_sent;
-            taken = 1;
-            return SendResult::ok;
-        }
-        return send_all(datagrams, taken, datagrams.size() == 1);
-    }
-
-    [[nodiscard]] std::string trouble() const override { return trouble_; }
-
-  private:
-    /// \param failed the first has been tried, and errno says why it did not go
-    SendResult send_all(std::span<const Outgoing> datagrams, std::size_t &taken,
-                        bool failed) noexcept
-    {
-        taken = 0;
-        bool again = false;
-        while (taken < datagrams.size()) {
-            const std::span<const Outgoing> rest = datagrams.subspan(taken);
-            const int sent = std::exchange(failed, false) ? -1
-                             : rest.size() == 1           ? send_one(rest.front())
-                                                          : send_several(rest);
-            ++counters_.calls_send;
-            if (sent > 0) {
-                for (std::size_t i = 0; i < static_cast<std::size_t>(sent); ++i) {
-                    taken += held_[i];
-                    counters_.datagrams_sent += held_[i];
-                }
-                again = false;
-                continue;
-            }
-            switch (errno) {
-            case EINTR:
-                continue;
-            case EAGAIN:
-            case ENOBUFS:
-            case ENOMEM:
-                return SendResult::full;
-            case EMSGSIZE:
-            case EINVAL:
-            case EIO: // no checksum offload on the way out
-                if (held_[0] > 1) {
-                    offload_ = false; // one by one then; the kernel may fragment them
-                    continue;
-                }
-                if (errno == EMSGSIZE) {
-                    return SendResult::too_large;
-                }
-                break;
-            default:
-                break;
-            }
-            if (!transient(errno)) {
-                trouble_ = said("send", errno);
-                return SendResult::broken;
-            }
-            // The error may be an earlier datagram's, and this one may pass.
-            if (again) {
-                counters_.refused += held_[0];
-                taken += held_[0];
-            }
-            again = !again;
-        }
-        return SendResult::ok;
-    }
-
-    /// Both as sendmmsg: how many messages were taken, or -1 and errno. A single datagram goes the
-    /// shortest way into the kernel, for it is what somebody waits for.
-    int send_one(const Outgoing &datagram) noexcept
-    {
-        held_[0] = 1;
-        if (datagram.pieces[1].iov_len == 0) {
-            return send_plainly(socket_.fd(), datagram.pieces[0].iov_base,
-                                datagram.pieces[0].iov_len, MSG_NOSIGNAL) < 0
-                       ? -1
-                       : 1;
-        }
-        msghdr header{};
-        header.msg_iov = const_cast<iovec *>(datagram.pieces);
-        header.msg_iovlen = std::size(datagram.pieces);
-        return sendmsg(socket_.fd(), &header, MSG_NOSIGNAL) < 0 ? -1 : 1;
-    }
-    int send_several(std::span<const Outgoing> datagrams) noexcept
-    {
-        const std::size_t messages = fill(datagrams);
-        return sendmmsg(socket_.fd(), messages_.data(), static_cast<unsigned>(messages),
-                        MSG_NOSIGNAL);
-    }
-    /// Messages out of runs of datagrams of one length (the last one of a run may be shorter).
-    /// \return how many
-    std::size_t fill(std::span<const Outgoing> datagrams) noexcept
-    {
-        std::size_t message = 0;
-        std::size_t pieces = 0;
-        std::size_t next = 0;
-        while (next < datagrams.size() && message < most_messages) {
-            const std::size_t first = next;
-            const std::size_t segment = datagrams[first].bytes();
-            std::size_t bytes = 0;
-            msghdr &header = messages_[message].msg_hdr;
-            header = msghdr{};
-            header.msg_iov = &pieces_[pieces];
-            const std::size_t own = pieces;
-            const auto add = [&](const iovec &piece) {
-                if (pieces != own && end_of(pieces_[pieces - 1]) == piece.iov_base) {
-                    pieces_[pieces - 1].iov_len += piece.iov_len; // one stretch of memory
-                } else {
-                    pieces_[pieces++] = piece;
-                }
-            };
-            std::size_t latest = segment;
-            for (bool more = true; more;) {
-                add(datagrams[next].pieces[0]);
-                if (datagrams[next].pieces[1].iov_len != 0) {
-                    add(datagrams[next].pieces[1]);
-                }
-                bytes += latest;
-                ++next;
-                more = offload_ && latest == segment && next < datagrams.size() &&
-                       next - first < most_segments;
-                if (more) {
-                    latest = datagrams[next].bytes();
-                    more = latest <= segment && bytes + latest <= most_datagram_bytes;
-                }
-            }
-            header.msg_iovlen = static_cast<std::size_t>(&pieces_[pieces] - header.msg_iov);
-            held_[message] = next - first;
-            if (held_[message] > 1) {
-                Control &control = controls_[message];
-                header.msg_control = control.bytes;
-                header.msg_controllen = sizeof control.bytes;
-                cmsghdr *c = CMSG_FIRSTHDR(&header);
-                c->cmsg_level = IPPROTO_UDP;
-                c->cmsg_type = UDP_SEGMENT;
-                c->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
-                const auto value = static_cast<std::uint16_t>(segment);
-                std::memcpy(CMSG_DATA(c), &value, sizeof value);
-            }
-            ++message;
-            if (pieces + 2 * most_segments > pieces_.size()) {
-                break;
-            }
-        }
-        return message;
-    }
-
-    struct Control {
-        alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(std::uint16_t))] = {};
-    };
-    Socket socket_;
-    TransportCounters &counters_;
-    bool offload_;
-    std::string trouble_;
-    std::array<mmsghdr, most_messages> messages_{};
-    std::array<std::size_t, most_messages> held_{};
-    std::array<Control, most_messages> controls_{};
-    std::array<iovec, 4 * most_segments> pieces_{};
-};
 
 class UdpTransport final : public Transport {
   public:
@@ -335,8 +100,7 @@ class UdpTransport final : public Transport {
         Place to;
         std::memcpy(to.address.bytes.data(), peer.bytes.data(), to.address.bytes.size());
         std::memcpy(&to.port, peer.bytes.data() + to.address.bytes.size(), sizeof to.port);
-        auto channel = std::make_unique<UdpChannel>(counters_, settings_.offload);
-        return channel->open(local_, to, settings_, why) ? std::move(channel) : nullptr;
+        return open_udp_channel(counters_, local_, to, settings_, why);
     } catch (...) {
         return nullptr;
     }
