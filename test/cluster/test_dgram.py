@@ -249,6 +249,42 @@ def different_providers():
         check(said and said <= either, f"no message names the hosts and their providers: {said}")
 
 
+def address_of(cluster, host, rail):
+    return re.search(r"([\d.]+)/", cluster.tool("run", host, "--", "ip", "-br", "-4", "address", "show", f"rail{rail}")).group(1)
+
+
+def route_back(text, kind, at_first):
+    """No route leads from n1 to others over one rail, before a job starts or in its course; when it is there again the rail is
+    used, for the other one is cut."""
+    def test():
+        with ftcluster.Cluster() as cluster:
+            routes = [(kind, address_of(cluster, host, 0)) for host in ("n0", "n2", "n3")]
+
+            def change(what):
+                for route in routes:
+                    cluster.tool("run", "n1", "--", "ip", "route", what, *route)
+
+            if at_first:
+                change("add")
+            with ftring.Story(cluster, dict(DGRAM, btl_dgram_if_include="rail0,rail1"), DEADLINE, kinds="bulk,storm") as story:
+                story.under_way("bulk", rounds=4)
+                if not at_first:
+                    change("add")
+                    story.goes_on()
+                change("del")
+                story.goes_on()
+                cluster.tool("cut", "n1", "1", "--how", "drop")
+                check(cluster.await_struck("drop", "n1", "1", 1, story.end), "nothing was cut")
+                story.goes_on()
+                finish(story)
+                check(counted(story, "btl/dgram", "refused") > 0, "the kernel took all that was sent")
+                said = " ".join(story.run.err.split())
+                check("lost its way" not in said, "a path was given up for good")
+                check(("cannot open its way" in said) == at_first, "it was not said that there was no way, or said without need")
+    test.__doc__ = text
+    return test
+
+
 def no_route():
     """hosts whose networks no route joins say so, and the job ends"""
     with ftcluster.Cluster(hosts=2) as cluster:
@@ -308,8 +344,7 @@ def replayed(provider="udp"):
     tool = [os.path.join(os.path.dirname(os.path.realpath(ftcluster.__file__)), "wiretap.py")]
     with ftcluster.Cluster(hosts=2, rails=1) as cluster:
         recording = os.path.join(cluster.folder, "recording")
-        address = re.search(r"([\d.]+)/", cluster.tool("run", "n1", "--", "ip", "-br", "-4", "address", "show",
-                                                       "rail0")).group(1)
+        address = address_of(cluster, "n1", 0)
         tap = cluster.start("run", "n1", "--", *tool, "record", "rail0", recording)
         try:
             end = time.monotonic() + DEADLINE / 2
@@ -349,7 +384,9 @@ TESTS = [loses("0.01"), loses("0.05"), loses("0.3"), loses("0.05", "ofi:udp"), c
          narrower("a network that swallows short messages, too, which go by themselves, is used with smaller packets", 700,
                   kinds="bulk", largest=900),
          full_buffers, stopped_host, rails_of_ipv6, rails_of_ipv6_by_libfabric, different_networks, different_providers,
-         networks_of_their_own, no_route, replayed, replayed_to_libfabric]
+         networks_of_their_own,
+         route_back("a rail that no route leads to when the job starts is used once one does", "unreachable", True),
+         route_back("a rail whose packets a route swallows for a time is used again", "blackhole", False), no_route, replayed, replayed_to_libfabric]
 
 if __name__ == "__main__":
     chosen = [t for t in TESTS if len(sys.argv) < 2 or sys.argv[1] in (t.__doc__ or "")]

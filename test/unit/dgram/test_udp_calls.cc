@@ -1,5 +1,5 @@
 // What btl/dgram asks of the kernel's UDP sockets, in how many calls, and what it makes of a kernel
-// that takes no more. Over the loopback interface.
+// that takes no more, or has no way to a peer for a time. Over the loopback interface.
 #include "opal/mca/btl/dgram/transport_udp.hpp"
 #include "test/unit/cmocka.hpp"
 
@@ -26,6 +26,10 @@ struct Kernel {
     int full = EAGAIN;         ///< what it says then
     std::size_t sent = 0;      ///< messages
     std::size_t longest = 0;   ///< bytes of the longest piece that came
+    bool cuts = true;          ///< messages apart
+    int shut = 0;              ///< what it says of the way to a peer, 0: there is one
+    unsigned attempts = 0;     ///< to connect to one
+    std::int64_t second = 0;   ///< at which its clock stands, 0: it goes
 
     /// \param wanted messages \return how many of them may go, or -1 and errno
     int admit(unsigned wanted) const noexcept
@@ -90,10 +94,33 @@ extern "C" ssize_t sendmsg(int fd, const msghdr *message, int flags)
 
 extern "C" int sendmmsg(int fd, mmsghdr *messages, unsigned count, int flags)
 {
+    if (!kernel.cuts && messages[0].msg_hdr.msg_controllen != 0) {
+        errno = EIO;
+        return -1;
+    }
     const int some = kernel.admit(count);
     return some < 0
                ? -1
                : static_cast<int>(kernel.note(syscall(SYS_sendmmsg, fd, messages, some, flags)));
+}
+
+extern "C" int connect(int fd, const sockaddr *name, socklen_t length)
+{
+    ++kernel.attempts;
+    if (kernel.shut != 0) {
+        errno = kernel.shut;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_connect, fd, name, length));
+}
+
+extern "C" int clock_gettime(clockid_t clock, timespec *time) noexcept
+{
+    const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));
+    if (kernel.second != 0) {
+        *time = {kernel.second, 0};
+    }
+    return result;
 }
 
 extern "C" int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, timespec *end)
@@ -290,6 +317,115 @@ void a_single_one_waits_for_room_as_well(void **)
     }
 }
 
+/// What the kernel says of a single datagram that an earlier one's error, or a route, kept back.
+void what_no_way_takes_at_present_is_lost_and_the_next_goes(void **)
+{
+    for (const int error : {EINVAL, ENOPROTOOPT, EHOSTUNREACH, ENETUNREACH, EACCES}) {
+        bool right = true;
+        {
+            Journey journey(100, true);
+            kernel.full = error;
+            std::size_t taken = 0;
+            for (const std::size_t count : {1U, 100U}) {
+                kernel.room = 0;
+                right = right && journey.send(0, count, taken) == SendResult::ok && taken == count;
+            }
+            right = right && journey.here->counters().refused == 101 && kernel.sent == 0;
+            kernel.room = plenty;
+            right = right && journey.send(0, 100, taken) == SendResult::ok && taken == 100 &&
+                    journey.came(100) && journey.channel->trouble().empty();
+        }
+        assert_true(right);
+    }
+}
+
+/// \return whether what is sent before the way can be opened is lost, and goes once it can be,
+/// which is tried again each second
+bool opens_later(int error)
+{
+    Journey journey(100, true);
+    kernel = {};
+    kernel.shut = error;
+    kernel.second = 1000;
+    std::string why;
+    journey.channel = journey.here->connect(journey.there->address(), why);
+    bool right = journey.channel != nullptr && why.starts_with("connect: ");
+    std::size_t taken = 0;
+    const auto lost = [&](std::size_t count, unsigned attempts) {
+        const std::uint64_t before = journey.here->counters().refused;
+        right = right && journey.send(0, count, taken) == SendResult::ok && taken == count &&
+                journey.here->counters().refused == before + count && kernel.attempts == attempts;
+    };
+    lost(1, 1);
+    lost(100, 1);
+    kernel.second = 1001;
+    lost(1, 2);
+    kernel.shut = 0;
+    lost(1, 2); // not yet
+    kernel.second = 1002;
+    right = right && journey.send(0, 100, taken) == SendResult::ok && taken == 100;
+    kernel.second = 0;
+    return right && journey.came(100) && kernel.attempts == 3 && journey.channel->trouble().empty();
+}
+
+void a_way_that_cannot_be_opened_yet_loses_what_is_sent(void **)
+{
+    for (const int error : {ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EADDRNOTAVAIL, EAGAIN,
+                            EMFILE, ENOBUFS, ENOMEM}) {
+        assert_true(opens_later(error));
+    }
+}
+
+void a_way_that_never_opens_is_told(void **)
+{
+    bool none = false;
+    bool ended = false;
+    {
+        Journey journey(1, true);
+        std::string why;
+        kernel.shut = EAFNOSUPPORT;
+        none = journey.here->connect(journey.there->address(), why) == nullptr &&
+               why.starts_with("connect: ");
+        kernel.shut = ENETUNREACH;
+        kernel.second = 1000;
+        journey.channel = journey.here->connect(journey.there->address(), why);
+        kernel.shut = EAFNOSUPPORT;
+        kernel.second = 1001;
+        std::size_t taken = 0;
+        ended = journey.channel != nullptr && journey.send(0, 1, taken) == SendResult::broken &&
+                taken == 0 && journey.channel->trouble().starts_with("connect: ");
+    }
+    assert_true(none && ended);
+}
+
+/// A route over a device that cannot cut messages apart is not for ever.
+void a_kernel_that_would_not_cut_is_asked_again(void **)
+{
+    constexpr std::size_t all = 2 * in_one_message;
+    std::size_t messages[3] = {};
+    bool right = true;
+    {
+        Journey journey(all, true);
+        const auto send = [&](std::int64_t second) {
+            const std::size_t before = kernel.sent;
+            kernel.second = second;
+            std::size_t taken = 0;
+            right = right && journey.send(0, all, taken) == SendResult::ok && taken == all;
+            return kernel.sent - before;
+        };
+        kernel.cuts = false;
+        messages[0] = send(1000);
+        kernel.cuts = true;
+        messages[1] = send(1009);
+        messages[2] = send(1010);
+        right = right && journey.here->counters().refused == 0;
+    }
+    assert_true(right);
+    assert_int_equal(messages[0], all);
+    assert_int_equal(messages[1], all);
+    assert_int_equal(messages[2], 2);
+}
+
 } // namespace
 
 int main()
@@ -299,6 +435,10 @@ int main()
         cmocka_unit_test(they_come_joined_where_that_is_asked_for),
         cmocka_unit_test(a_full_buffer_is_told_and_all_go_once_and_in_order),
         cmocka_unit_test(a_single_one_waits_for_room_as_well),
+        cmocka_unit_test(what_no_way_takes_at_present_is_lost_and_the_next_goes),
+        cmocka_unit_test(a_way_that_cannot_be_opened_yet_loses_what_is_sent),
+        cmocka_unit_test(a_way_that_never_opens_is_told),
+        cmocka_unit_test(a_kernel_that_would_not_cut_is_asked_again),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

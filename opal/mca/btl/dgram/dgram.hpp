@@ -175,6 +175,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     std::vector<std::byte> probe_;
     std::array<Outgoing, most_batch> outgoing_; ///< of one run, here so that none is cleared
     base::Time next_search_;
+    bool told_shut_ = false; ///< that a way could not be opened
     ModuleCounters counters_;
     // The receiver's own.
     mca::Turn receiving_;

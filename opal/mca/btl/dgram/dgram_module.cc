@@ -1,6 +1,7 @@
 #include "opal/mca/btl/dgram/dgram.hpp"
 
 #include <cinttypes>
+#include <utility>
 
 #include "opal/mca/btl/base/entry_points.hpp"
 #include "opal/mca/btl/base/receivers.hpp"
@@ -83,6 +84,9 @@ bool Module::ready(Endpoint &endpoint) noexcept
         endpoint.channel = transport_->connect(endpoint.address, why);
         if (endpoint.channel == nullptr) {
             fail(endpoint, why);
+        } else if (!why.empty() && !std::exchange(told_shut_, true)) {
+            mca::show_help(help_file, "way-shut", opal_process_info.nodename, network_.name.c_str(),
+                           OPAL_NAME_PRINT(endpoint.process->proc_name), why.c_str());
         }
     }
     return endpoint.channel != nullptr;

@@ -143,7 +143,8 @@ class Transport {
     [[nodiscard]] virtual std::size_t in_one_piece() const noexcept { return 1; }
     /// Bytes that wait here unread at most before datagrams are dropped.
     [[nodiscard]] virtual std::size_t receive_room() const noexcept = 0;
-    /// \return nullptr, and why, when no way leads there
+    /// \return nullptr, and why, when no way will ever lead there. A channel, and why, when none
+    /// does yet: what is sent is lost until there is one
     [[nodiscard]] virtual std::unique_ptr<Channel> connect(const Address &peer,
                                                            std::string &why) noexcept = 0;
     /// Hands on what has come, a bounded number. \return how many datagrams

@@ -11,17 +11,48 @@
 #include <cstring>
 #include <utility>
 
+#include "opal/ft/base/time.hpp"
+#include "opal/mca/clock.hpp"
+
 namespace ft::dgram {
 
 namespace {
 
 constexpr std::size_t most_messages = 16; ///< in one sendmmsg
+/// Between attempts to open a channel.
+constexpr base::Duration open_interval = base::Duration::from_s(1);
+/// Until the kernel is asked again to cut messages apart that it would not cut.
+constexpr base::Duration offload_interval = base::Duration::from_s(10);
 
 /// As send, but no point at which a thread ends that is cancelled: it would leave the module's lock
 /// behind.
 ssize_t send_plainly(int fd, const void *datagram, std::size_t bytes, int flags) noexcept
 {
     return syscall(SYS_sendto, fd, datagram, bytes, flags, nullptr, 0);
+}
+
+/// As transient, but what a call says about a way out: a route of the kind that swallows packets is
+/// EINVAL.
+bool no_way_now(int error) noexcept
+{
+    return error == EINVAL || transient(error);
+}
+
+/// A channel may be opened later.
+bool may_pass(int error) noexcept
+{
+    switch (error) {
+    case EAGAIN: // no port is free
+    case EADDRINUSE:
+    case EINTR:
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+        return true;
+    default:
+        return no_way_now(error);
+    }
 }
 
 const void *end_of(const iovec &piece) noexcept
@@ -31,42 +62,45 @@ const void *end_of(const iovec &piece) noexcept
 
 class UdpChannel final : public Channel {
   public:
-    UdpChannel(TransportCounters &counters, bool offload) noexcept
-        : counters_(counters), offload_(offload)
+    UdpChannel(TransportCounters &counters, const btl::IpAddress &local, const Place &peer,
+               const UdpSettings &settings) noexcept
+        : counters_(counters),
+          local_(local),
+          peer_(peer),
+          send_buffer_(settings.send_buffer),
+          may_offload_(settings.offload),
+          offload_(settings.offload)
     {
     }
 
-    bool open(const btl::IpAddress &local, const Place &peer, const UdpSettings &settings,
-              std::string &why)
+    /// \param why it is not open now \return false if it never will be
+    bool open(std::string &why)
     {
-        if (!socket_.open(peer.family())) {
-            why = said("socket", errno);
-            return false;
+        const char *failed = nullptr;
+        if (connect(failed)) {
+            return true;
         }
-        // Nothing is read here; what comes in reply is an error of the network, if anything.
-        static_cast<void>(socket_.buffer(SO_SNDBUFFORCE, SO_SNDBUF, settings.send_buffer));
-        socket_.set(SOL_SOCKET, SO_RCVBUF, 0);
-        // A network that has become narrower than it was announced may fragment.
-        if (peer.family() == AF_INET) {
-            socket_.set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT);
-        } else {
-            socket_.set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DONT);
-        }
-        if (!socket_.bind_to({local, 0})) {
-            why = said("bind", errno);
-            return false;
-        }
-        sockaddr_storage to{};
-        const socklen_t length = peer.to(to);
-        if (!socket_.connect_to(to, length)) {
-            why = said("connect", errno);
-            return false;
-        }
-        return true;
+        const int error = errno;
+        socket_.shut();
+        next_attempt_ = mca::now() + open_interval;
+        why = said(failed, error);
+        return may_pass(error);
     }
 
     SendResult send(std::span<const Outgoing> datagrams, std::size_t &taken) noexcept override
     {
+        if (socket_.fd() < 0) [[unlikely]] {
+            if (mca::now() >= next_attempt_ && !open(trouble_)) {
+                taken = 0;
+                return SendResult::broken;
+            }
+            trouble_.clear();
+            if (socket_.fd() < 0) {
+                counters_.refused += datagrams.size();
+                taken = datagrams.size();
+                return SendResult::ok;
+            }
+        }
         if (datagrams.size() == 1 && send_one(datagrams.front()) > 0) [[likely]] {
             ++counters_.calls_send;
             ++counters_.datagrams_sent;
@@ -79,6 +113,32 @@ class UdpChannel final : public Channel {
     [[nodiscard]] std::string trouble() const override { return trouble_; }
 
   private:
+    /// \return false, which call failed, and errno
+    bool connect(const char *&failed) noexcept
+    {
+        failed = "socket";
+        if (!socket_.open(peer_.family())) {
+            return false;
+        }
+        // Nothing is read here; what comes in reply is an error of the network, if anything.
+        static_cast<void>(socket_.buffer(SO_SNDBUFFORCE, SO_SNDBUF, send_buffer_));
+        socket_.set(SOL_SOCKET, SO_RCVBUF, 0);
+        // A network that has become narrower than it was announced may fragment.
+        if (peer_.family() == AF_INET) {
+            socket_.set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT);
+        } else {
+            socket_.set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DONT);
+        }
+        failed = "bind";
+        if (!socket_.bind_to({local_, 0})) {
+            return false;
+        }
+        failed = "connect";
+        sockaddr_storage to{};
+        const socklen_t length = peer_.to(to);
+        return socket_.connect_to(to, length);
+    }
+
     /// \param failed the first has been tried, and errno says why it did not go
     SendResult send_all(std::span<const Outgoing> datagrams, std::size_t &taken,
                         bool failed) noexcept
@@ -110,7 +170,10 @@ class UdpChannel final : public Channel {
             case EINVAL:
             case EIO: // no checksum offload on the way out
                 if (held_[0] > 1) {
-                    offload_ = false; // one by one then; the kernel may fragment them
+                    // One by one then; the kernel may fragment them. Routes change, and so do the
+                    // sizes that are sent.
+                    offload_ = false;
+                    offload_again_ = mca::now() + offload_interval;
                     continue;
                 }
                 if (errno == EMSGSIZE) {
@@ -120,7 +183,7 @@ class UdpChannel final : public Channel {
             default:
                 break;
             }
-            if (!transient(errno)) {
+            if (!no_way_now(errno)) {
                 trouble_ = said("send", errno);
                 return SendResult::broken;
             }
@@ -152,6 +215,9 @@ class UdpChannel final : public Channel {
     }
     int send_several(std::span<const Outgoing> datagrams) noexcept
     {
+        if (!offload_ && may_offload_ && mca::now() >= offload_again_) [[unlikely]] {
+            offload_ = true;
+        }
         const std::size_t messages = fill(datagrams);
         return sendmmsg(socket_.fd(), messages_.data(), static_cast<unsigned>(messages),
                         MSG_NOSIGNAL);
@@ -219,7 +285,13 @@ class UdpChannel final : public Channel {
     };
     Socket socket_;
     TransportCounters &counters_;
-    bool offload_;
+    const btl::IpAddress local_;
+    const Place peer_;
+    const std::uint32_t send_buffer_;
+    const bool may_offload_;
+    bool offload_; ///< at present
+    base::Time offload_again_;
+    base::Time next_attempt_; ///< to open it
     std::string trouble_;
     std::array<mmsghdr, most_messages> messages_{};
     std::array<std::size_t, most_messages> held_{};
@@ -243,6 +315,7 @@ bool transient(int error) noexcept
     case EPERM:  // a firewall's rule
     case EACCES: // the same
     case EPROTO:
+    case ENOPROTOOPT: // the peer's host knows no UDP
         return true;
     default:
         return false;
@@ -258,8 +331,8 @@ std::unique_ptr<Channel> open_udp_channel(TransportCounters &counters, const btl
                                           const Place &peer, const UdpSettings &settings,
                                           std::string &why)
 {
-    auto channel = std::make_unique<UdpChannel>(counters, settings.offload);
-    return channel->open(local, peer, settings, why) ? std::move(channel) : nullptr;
+    auto channel = std::make_unique<UdpChannel>(counters, local, peer, settings);
+    return channel->open(why) ? std::move(channel) : nullptr;
 }
 
 } // namespace ft::dgram

@@ -48,10 +48,12 @@ class Socket {
     Socket() = default;
     Socket(const Socket &) = delete;
     Socket &operator=(const Socket &) = delete;
-    ~Socket()
+    ~Socket() { shut(); }
+    void shut() noexcept
     {
         if (fd_ >= 0) {
             close(fd_);
+            fd_ = -1;
         }
     }
     [[nodiscard]] bool open(int family) noexcept
@@ -59,6 +61,7 @@ class Socket {
         fd_ = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         return fd_ >= 0;
     }
+    /// \return -1 while it is not open
     [[nodiscard]] int fd() const noexcept { return fd_; }
     [[nodiscard]] bool bind_to(const Place &place) const noexcept
     {
