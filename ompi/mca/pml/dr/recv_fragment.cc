@@ -137,6 +137,9 @@ bool on_cts(PeerState &peer, const UpperHeader &upper, Completions &done)
         finish(*request, MPI_SUCCESS, done);
     } else {
         peer.data.push_back(request);
+        if (request->bsend_buffer != nullptr) {
+            leaving_mpi_buffer.fetch_add(1, std::memory_order_relaxed);
+        }
     }
     return true;
 }

@@ -161,6 +161,9 @@ int Completions::run_all() noexcept
         if (request->bsend_buffer != nullptr) {
             mca_pml_base_bsend_request_free(request->bsend_buffer);
             request->bsend_buffer = nullptr;
+            if (request->end != 0) { // its receiver had asked for it
+                leaving_mpi_buffer.fetch_sub(1, std::memory_order_release);
+            }
         }
         ++count;
         const std::uint32_t epoch = request->life.epoch();

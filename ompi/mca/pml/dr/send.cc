@@ -247,6 +247,29 @@ int start(SendRequest &request) noexcept
     return OMPI_SUCCESS;
 }
 
+/// Room for a message in the MPI buffer, nullptr when there is none. What is there of an earlier
+/// one is given back when its bytes are acknowledged, and the program may have heard before that
+/// they were received: then there is room, by what MPI says. Not for ever, since a buffered send
+/// ends whatever its receivers do.
+void *room_in_mpi_buffer(std::size_t bytes) noexcept
+{
+    constexpr base::Duration patience = base::Duration::from_ms(1000);
+    base::Time until = base::Time::never();
+    for (;;) {
+        // Asked before: where nothing is leaving any more, what has left is there to be found.
+        const bool leaving = leaving_mpi_buffer.load(std::memory_order_acquire) != 0;
+        void *room = mca_pml_base_bsend_request_alloc_buf(bytes); // makes progress if it fails
+        if (OPAL_LIKELY(room != nullptr) || !leaving) {
+            return room;
+        }
+        const base::Time present = now();
+        until = std::min(until, present + patience);
+        if (present >= until) {
+            return nullptr;
+        }
+    }
+}
+
 /// A buffered send that cannot leave at once: its bytes go to the MPI buffer, and a request that
 /// the user never sees carries them from there.
 int start_from_mpi_buffer(PeerState *peer, ompi_proc_t *process, const void *buffer,
@@ -262,7 +285,7 @@ int start_from_mpi_buffer(PeerState *peer, ompi_proc_t *process, const void *buf
     }
     void *copy = nullptr;
     if (bytes != 0) {
-        copy = mca_pml_base_bsend_request_alloc_buf(bytes);
+        copy = room_in_mpi_buffer(bytes);
         if (copy == nullptr) {
             return OMPI_ERR_BUFFER;
         }
