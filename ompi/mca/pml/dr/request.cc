@@ -45,6 +45,7 @@ void construct_send(opal_object_t *object) noexcept
     send->ompi().req_cancel = cancel_send;
     static_cast<Hook<PendingTag> &>(*send) = {};
     static_cast<Hook<DataTag> &>(*send) = {};
+    send->life = {};
     mca::hand_over(send); // by whichever thread made the list longer, to whichever takes it
 }
 
@@ -56,6 +57,7 @@ void construct_recv(opal_object_t *object) noexcept
     recv->ompi().req_free = free_recv;
     recv->ompi().req_cancel = cancel_recv;
     static_cast<Hook<PostedTag> &>(*recv) = {};
+    recv->life = {};
     mca::hand_over(recv);
 }
 

@@ -20,8 +20,13 @@ struct PostedTag;
 /// one.
 class Life {
   public:
-    /// A new persistent request: not active.
-    void rest() noexcept { word_ = done; }
+    /// A new persistent request: not active. The count goes on, as the place in memory may be that
+    /// of an earlier request which a late `finish` is about.
+    void rest() noexcept
+    {
+        const std::uint32_t word = __atomic_load_n(&word_, __ATOMIC_RELAXED);
+        __atomic_store_n(&word_, (word & ~flags) | done, __ATOMIC_RELAXED);
+    }
     /// The request becomes active.
     void start() noexcept
     {
@@ -66,7 +71,7 @@ class Life {
     static constexpr std::uint32_t freed = 1;
     static constexpr std::uint32_t done = 2;
     static constexpr std::uint32_t flags = 3;
-    std::uint32_t word_;
+    std::uint32_t word_ = 0;
 };
 
 struct SendRequest : mca_pml_base_send_request_t, Hook<PendingTag>, Hook<DataTag> {
