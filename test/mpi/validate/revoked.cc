@@ -1,8 +1,10 @@
-// What ends when a communicator is revoked although it waits in none of the usual places, and what
-// goes on.
+// What ends when a communicator is revoked or a rank fails although it waits in none of the usual
+// places, and what goes on.
 //
 // usage: revoked matched    rank 1 has matched long messages of rank 0 and receives them later
 //        revoked itself     sends to the own rank wait for their receives
+//        revoked any_source a receive from any source has its message, not yet its bytes, rank 1 of
+//                           three dies
 //        revoked buffered   persistent buffered sends, rank 1 of at least three dies
 #include "check.hpp"
 
@@ -95,6 +97,49 @@ void itself()
     that(sent == received, "wrong bytes");
 }
 
+/// The sender is outside of MPI when the others hear of the failure, which is nothing to it.
+void any_source()
+{
+    constexpr int victim = 1;
+    constexpr int sender = 2;
+    constexpr int receiver = 0;
+    const MPI_Comm comm = twin();
+    std::vector<char> sent(long_message, 'y');
+    std::vector<char> received(long_message, 'n');
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (me == victim) {
+        wait_for_word(receiver);
+        die();
+    }
+    if (me == sender) {
+        sigset_t signals;
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &signals, nullptr);
+        is(MPI_Isend(sent.data(), long_message, MPI_CHAR, receiver, tag, comm, &request),
+           MPI_SUCCESS, "isend");
+        const int process = getpid();
+        is(MPI_Ssend(&process, 1, MPI_INT, receiver, tag, MPI_COMM_WORLD), MPI_SUCCESS, "process");
+        int signal = 0;
+        sigwait(&signals, &signal);
+        is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "its wait");
+        return;
+    }
+    is(MPI_Irecv(received.data(), long_message, MPI_CHAR, MPI_ANY_SOURCE, tag, comm, &request),
+       MPI_SUCCESS, "irecv");
+    int process = 0;
+    is(MPI_Recv(&process, 1, MPI_INT, sender, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
+       "process");
+    send_word(victim);
+    hear_of(comm, {victim});
+    int value = 0;
+    is(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, word_tag, comm, MPI_STATUS_IGNORE),
+       MPI_ERR_RANK_FAIL_STOP, "another receive from any source");
+    kill(process, SIGUSR1);
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "the receive that has its message");
+    that(sent == received, "wrong bytes");
+}
+
 /// One run of a persistent request. Its end, not its start, tells; Open MPI frees it then when that
 /// is an error.
 void run(MPI_Request &request, int wanted, const char *what)
@@ -156,7 +201,9 @@ int main(int argc, char **argv)
 {
     const std::string what = argc > 1 ? argv[1] : "matched";
     start(&argc, &argv);
-    if (what == "buffered") {
+    if (what == "any_source") {
+        any_source();
+    } else if (what == "buffered") {
         buffered();
     } else if (what == "itself") {
         itself();

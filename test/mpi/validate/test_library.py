@@ -193,6 +193,11 @@ def revoked_buffered():
     survivors(4, 1, REVOKED, "buffered")
 
 
+def revoked_any_source():
+    """A receive from any source that has its message gets its bytes although another rank fails"""
+    survivors(3, 1, REVOKED, "any_source")
+
+
 def threads():
     """Two threads validate a communicator each while a rank dies"""
     survivors(4, 1, CALLS, "threads")
@@ -421,7 +426,7 @@ SETS = {
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
-    "revoked": [revoked_matched, revoked_itself, revoked_buffered],
+    "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_any_source],
     "examples": [examples, heat],
 }
 

@@ -224,9 +224,11 @@ try {
             }
         }
         for (RecvRequest *request : peer.receives.objects()) {
+            // It has its message: one from any source waits for nobody but the sender of that, who
+            // lives, and whose send ends well.
+            const ompi_status_public_t &status = request->ompi().req_status;
             Guard matching(request->comm->lock);
-            const int error =
-                refusal(*request->comm, request->req_base.req_peer, request->req_base.req_tag);
+            const int error = refusal(*request->comm, status.MPI_SOURCE, status.MPI_TAG);
             if (error > 0) {
                 peer.receives.remove(request->number);
                 request->number = 0;
