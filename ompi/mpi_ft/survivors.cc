@@ -1,0 +1,112 @@
+// What follows an agreement on a communicator's failures: who of it are the survivors, and the
+// communicators on which their collectives run.
+#include "ompi/mpi_ft/contexts.hpp"
+#include "ompi/mpi_ft/record.hpp"
+#include "ompi/mpi_ft/service.hpp"
+#include "opal/process/standing.hpp"
+
+namespace ft::validate {
+
+std::size_t Record::contexts_for(const RankSet &failed_set) const
+{
+    // A topology takes another communicator, of all.
+    return failed_set == recognised_ ? 0 : contexts_of(inter_) + (comm_->c_topo != nullptr ? 1 : 0);
+}
+
+void Record::adopt(const RankSet &failed_set, const std::vector<std::uint32_t> &contexts)
+{
+    if (failed_set.empty() && recognised_.empty() && heard_.empty()) {
+        return; // nearly always
+    }
+    for (const Rank member : failed_set.members()) {
+        process::set_standing(context_, standing_index(member), process::Standing::recognised);
+    }
+    for (const Rank member : heard_.minus(failed_set).members()) {
+        service().forgive(ids_[member]);
+    }
+    heard_ = {};
+    if (recognised_ == failed_set) {
+        return;
+    }
+    recognised_ = failed_set;
+    divert_if_needed();
+    process::spread_news(); // the standing of all of them may be what it was
+    drop_inner();
+    contexts_ = contexts;
+    const auto number = [&](Rank first, Rank count) {
+        std::vector<int> among(count, -1);
+        int next = 0;
+        for (const int rank : left_of(first, count)) {
+            among[static_cast<std::size_t>(rank)] = next++;
+        }
+        return among;
+    };
+    survivor_ranks_ = number(first_rank_, rank_count_);
+    survivor_runs_.clear();
+    for (const int rank : left_of(first_rank_, rank_count_)) {
+        if (!survivor_runs_.empty() &&
+            survivor_runs_.back().first + survivor_runs_.back().count == rank) {
+            ++survivor_runs_.back().count;
+        } else {
+            survivor_runs_.push_back({rank, 1});
+        }
+    }
+    local_survivor_ranks_ = inter_ ? number(first_local_, size() - rank_count_) : survivor_ranks_;
+}
+
+void Record::drop_inner()
+{
+    for (ompi_communicator_t **inner : {&survivors_, &neighbours_}) {
+        if (*inner != nullptr) {
+            service().free(*inner);
+        }
+    }
+}
+
+std::vector<int> Record::left_of(Rank first, Rank count) const
+{
+    std::vector<int> ranks;
+    for (Rank rank = 0; rank < count; ++rank) {
+        if (!recognised_.contains(first + rank)) {
+            ranks.push_back(static_cast<int>(rank));
+        }
+    }
+    return ranks;
+}
+
+bool Record::deserted() const
+{
+    return inter_ && recognised_.count_in(first_rank_, first_rank_ + rank_count_) == rank_count_;
+}
+
+ompi_communicator_t *Record::survivors()
+{
+    if (survivors_ == nullptr) {
+        const std::vector<int> ranks = left_of(first_rank_, rank_count_);
+        survivors_ = bring_to_life(
+            inter_ ? prepare_inter(comm_, left_of(first_local_, size() - rank_count_), ranks)
+                   : prepare_ranks(comm_, ranks),
+            contexts_.data());
+        if (survivors_ != nullptr) {
+            std::snprintf(survivors_->c_name, sizeof survivors_->c_name, "survivors of %.40s",
+                          comm_->c_name);
+        }
+    }
+    return survivors_;
+}
+
+ompi_communicator_t *Record::neighbours()
+{
+    if (neighbours_ == nullptr && comm_->c_topo != nullptr) {
+        neighbours_ = bring_to_life(prepare_twin(comm_, false), &contexts_[1]);
+        if (neighbours_ != nullptr) {
+            if (Record *its = service().find(neighbours_); its != nullptr) {
+                its->stands_in_ = true;
+                its->adopt(recognised_, {});
+            }
+        }
+    }
+    return neighbours_;
+}
+
+} // namespace ft::validate
