@@ -124,8 +124,7 @@ int free_pending(ompi_request_t **request) noexcept
     auto *pending = reinterpret_cast<Pending *>(*request);
     pending->freed_ = true;
     if (pending->complete_) {
-        OBJ_DESTRUCT(&pending->request_);
-        delete pending;
+        pending->destroy();
     }
     *request = MPI_REQUEST_NULL;
     return OMPI_SUCCESS;
@@ -156,11 +155,17 @@ void Pending::complete(int error) noexcept
     request_.req_status._cancelled = 0;
     complete_ = true;
     if (freed_) {
-        OBJ_DESTRUCT(&request_);
-        delete this;
+        destroy();
         return;
     }
     ompi_request_complete(&request_, true);
+}
+
+void Pending::destroy() noexcept
+{
+    OMPI_REQUEST_FINI(&request_); // a Fortran program's handle is a place in a table
+    OBJ_DESTRUCT(&request_);
+    delete this;
 }
 
 void catch_up()

@@ -31,6 +31,7 @@ class Pending {
     void complete(int error) noexcept;
 
   private:
+    void destroy() noexcept;
     friend int free_pending(ompi_request_t **request) noexcept;
     ompi_request_t request_;
     bool freed_ = false;
