@@ -183,7 +183,7 @@ void catch_up()
     } while (process::news() != before);
 }
 
-Value agree_now(Record &record, const Brought &brought)
+Value agree_now(Record &record, const Brought &brought, Attempt *attempt)
 {
     // Another thread's progress may run the callback: setting `over` is the last it does here.
     struct Outcome {
@@ -193,10 +193,13 @@ Value agree_now(Record &record, const Brought &brought)
     Outcome outcome;
     {
         const Lock lock;
-        record.agree(brought, [&outcome](const Value &value) {
-            outcome.value = value;
-            outcome.over.store(true, std::memory_order_release);
-        });
+        record.agree(
+            brought,
+            [&outcome](const Value &value) {
+                outcome.value = value;
+                outcome.over.store(true, std::memory_order_release);
+            },
+            attempt);
     }
     wait_for([&] {
         if (outcome.over.load(std::memory_order_acquire)) {
@@ -214,16 +217,16 @@ Value agree_now(Record &record, const Brought &brought)
 Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
                            const std::function<std::size_t(const Value &)> &needed)
 {
-    for (std::uint32_t window = 0;; ++window) {
+    for (Attempt attempt;; ++attempt.number) {
         std::optional<Offer> offer;
         Brought brought;
         brought.semantics = semantics;
         {
             const Lock lock;
-            offer.emplace(window);
+            offer.emplace(attempt.number);
             brought.flags = offer->mask() | (well ? all_well : 0);
         }
-        Agreed agreed{agree_now(record, brought), {}};
+        Agreed agreed{agree_now(record, brought, &attempt), {}};
         const Lock lock;
         const std::size_t wanted = needed(agreed.value);
         agreed.contexts = offer->take(agreed.value.flags, wanted);
@@ -243,16 +246,16 @@ struct Attempts {
     Semantics semantics;
     std::function<std::size_t(const Value &)> needed;
     std::function<void(const Agreed &)> then;
-    std::uint32_t window = 0;
+    Attempt attempt = {};
     std::unique_ptr<Offer> offer = nullptr;
 
     static void go_on(const std::shared_ptr<Attempts> &self)
     {
-        self->offer = std::make_unique<Offer>(self->window);
+        self->offer = std::make_unique<Offer>(self->attempt.number);
         Brought brought;
         brought.semantics = self->semantics;
         brought.flags = self->offer->mask() | (self->well ? all_well : 0);
-        self->record.agree(brought, [self](const Value &value) {
+        const auto decided = [self](const Value &value) {
             const std::size_t wanted = self->needed(value);
             const Agreed agreed{value, self->offer->take(value.flags, wanted)};
             self->offer.reset();
@@ -260,9 +263,10 @@ struct Attempts {
                 self->then(agreed);
                 return;
             }
-            ++self->window;
+            ++self->attempt.number;
             go_on(self);
-        });
+        };
+        self->record.agree(brought, decided, &self->attempt);
     }
 };
 

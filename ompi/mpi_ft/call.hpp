@@ -51,8 +51,8 @@ void wait_for(const Over &over)
 /// and so that the PML knows of what the call tells. Without the lock held.
 void catch_up();
 
-/// Agrees and waits. Without the lock held.
-Value agree_now(Record &record, const Brought &brought);
+/// Agrees and waits. Without the lock held. \param attempt as of Record::agree
+Value agree_now(Record &record, const Brought &brought, Attempt *attempt = nullptr);
 
 /// Agrees, with as many tries as it takes to find `ids` context ids that are free everywhere; the
 /// caller's `flags` may have all_well in it, which is part of the agreement.

@@ -40,6 +40,12 @@ void tell(consensus::LazyAgreement &agreement, const RankSet &confirmed, const R
     }
 }
 
+/// Whether this attempt of a call comes before that one.
+bool before(const consensus::InstanceId &a, const consensus::InstanceId &b)
+{
+    return a.sequence != b.sequence ? a.sequence < b.sequence : a.context < b.context;
+}
+
 std::uint32_t job_of(ProcessId id)
 {
     return static_cast<std::uint32_t>(id >> 32);
@@ -192,12 +198,12 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
         return;
     }
     // What one call's end sets off may add calls and take some away.
-    std::vector<std::uint32_t> sequences;
+    std::vector<consensus::InstanceId> all;
     for (const auto &call : calls_) {
-        sequences.push_back(call->sequence);
+        all.push_back(call->which);
     }
-    for (const std::uint32_t sequence : sequences) {
-        if (Call *call = find_call(sequence); call != nullptr) {
+    for (const consensus::InstanceId &which : all) {
+        if (Call *call = find_call(which); call != nullptr) {
             drive(*call, [&](consensus::LazyAgreement &agreement, Actions &actions) {
                 tell(agreement, confirmed, suspected, actions);
             });
@@ -240,20 +246,29 @@ consensus::Algorithm Record::algorithm() const
                                                              : consensus::Algorithm::fast);
 }
 
-Record::Call *Record::find_call(std::uint32_t sequence)
+Record::Call *Record::find_call(const consensus::InstanceId &which)
 {
     // It is among the latest, if not the last one.
-    for (auto at = calls_.rbegin(); at != calls_.rend() && (*at)->sequence >= sequence; ++at) {
-        if ((*at)->sequence == sequence) {
+    for (auto at = calls_.rbegin(); at != calls_.rend() && !before((*at)->which, which); ++at) {
+        if ((*at)->which == which) {
             return at->get();
         }
     }
     return nullptr;
 }
 
-Record::Call &Record::call(std::uint32_t sequence, Semantics wanted)
+/// Of an agreement that is not known here: whether this process is still to begin it.
+bool Record::to_come(const consensus::InstanceId &which)
 {
-    if (Call *there = find_call(sequence); there != nullptr) {
+    // A call's next attempt begins when the one before is over, which is kept at least as long as
+    // somebody may ask; the number of the call says nothing about it.
+    return which.sequence >= *next_sequence_ ||
+           (which.context != 0 && find_call({which.context - 1, which.sequence}) != nullptr);
+}
+
+Record::Call &Record::call(const consensus::InstanceId &which, Semantics wanted)
+{
+    if (Call *there = find_call(which); there != nullptr) {
         return *there;
     }
     auto fresh = spare_ ? std::move(spare_) : std::make_unique<Call>();
@@ -264,13 +279,13 @@ Record::Call &Record::call(std::uint32_t sequence, Semantics wanted)
     settings.fan_out = options.fan_out;
     settings.majority = options.majority;
     settings.semantics = wanted;
-    call.sequence = sequence;
+    call.which = which;
     call.semantics = wanted;
     call.done = nullptr;
     call.over = false;
-    call.agreement.begin(self_, consensus::InstanceId{0, sequence}, settings, shape_);
+    call.agreement.begin(self_, which, settings, shape_);
     auto at = calls_.end();
-    while (at != calls_.begin() && (*std::prev(at))->sequence > sequence) {
+    while (at != calls_.begin() && before(which, (*std::prev(at))->which)) {
         --at;
     }
     if (at == calls_.end()) {
@@ -298,17 +313,23 @@ void Record::drive(Call &mine, Input input)
     actions.swap(actions_);
 }
 
-void Record::agree(const Brought &brought, std::function<void(const Value &)> done)
+void Record::agree(const Brought &brought, std::function<void(const Value &)> done,
+                   Attempt *attempt)
 {
     service().take_news();
     retire();
-    Call &mine = call((*next_sequence_)++, brought.semantics);
+    const bool again = attempt != nullptr && attempt->number != 0;
+    const consensus::InstanceId which{again ? attempt->number : 0U,
+                                      again ? attempt->sequence : (*next_sequence_)++};
+    if (attempt != nullptr) {
+        attempt->sequence = which.sequence;
+    }
+    Call &mine = call(which, brought.semantics);
     mine.done = std::move(done);
-    const std::uint32_t sequence = mine.sequence;
     try {
         begin(mine, brought);
     } catch (...) {
-        if (Call *broken = find_call(sequence); broken != nullptr) {
+        if (Call *broken = find_call(which); broken != nullptr) {
             broken->done = nullptr; // the caller hears of it, and may be gone when it is decided
         }
         throw;
@@ -365,18 +386,15 @@ bool Record::on_letter(const Letter &letter)
         }
         instance = message->instance;
     }
-    if (instance.context != 0) {
-        return true;
-    }
-    Call *mine = find_call(instance.sequence);
+    Call *mine = find_call(instance);
     if (mine == nullptr) {
-        if (instance.sequence < *next_sequence_) {
+        if (!to_come(instance)) {
             return true; // all have returned from it
         }
         if (comm_ == nullptr && !guest_) {
             return false; // of one that is to come with the same name
         }
-        mine = &call(instance.sequence,
+        mine = &call(instance,
                      letter.topic == Topic::loose_agreement ? Semantics::loose : Semantics::strict);
     }
     if (plain) {
@@ -395,10 +413,9 @@ bool Record::on_letter(const Letter &letter)
 
 void Record::carry_out(Call &mine, const consensus::PlainSteps &steps)
 {
-    const consensus::InstanceId instance{0, mine.sequence};
     // No engine, so no death since the first step: what the record has is what the agreement has.
     for (const auto &[to, step] : steps) {
-        service().send(route(to), topic_of(mine.semantics), key_, instance, tag_, step);
+        service().send(route(to), topic_of(mine.semantics), key_, mine.which, tag_, step);
     }
     conclude(mine);
 }

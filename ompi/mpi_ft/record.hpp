@@ -31,6 +31,13 @@ struct Brought {
     Semantics semantics = Semantics::strict;
 };
 
+/// Which agreement of a call it is: a call that does not find what it needs agrees once more. All
+/// count the attempts of a call alike, whatever they have called meanwhile.
+struct Attempt {
+    std::uint32_t number = 0;   ///< 0: the first, for which agree() fills in the sequence
+    std::uint32_t sequence = 0; ///< of the call
+};
+
 /// The processes of a group, in the order of its ranks.
 std::vector<ProcessId> ids_of(ompi_group_t *group);
 
@@ -123,8 +130,10 @@ class Record {
     /// How a message gets to a member.
     Route route(Rank member) const;
 
-    /// Begins the next agreement. `done` is called once, when it is decided, perhaps at once.
-    void agree(const Brought &brought, std::function<void(const Value &)> done);
+    /// Begins an agreement: the next call's, or one more attempt of a call. `done` is called once,
+    /// when it is decided, perhaps at once.
+    void agree(const Brought &brought, std::function<void(const Value &)> done,
+               Attempt *attempt = nullptr);
     /// Part of another process in one of the agreements.
     /// \return false: it is too early, nobody here has called yet
     bool on_letter(const Letter &letter);
@@ -166,15 +175,16 @@ class Record {
     void take_members();
     void divert_if_needed() const;
     struct Call {
-        std::uint32_t sequence = 0;
+        consensus::InstanceId which; ///< as its messages say it: number of the attempt, sequence
         consensus::LazyAgreement agreement;
         Semantics semantics = Semantics::strict;
         std::function<void(const Value &)> done;
         bool over = false; ///< decided, and told so
     };
     consensus::Algorithm algorithm() const;
-    Call *find_call(std::uint32_t sequence);
-    Call &call(std::uint32_t sequence, Semantics semantics);
+    Call *find_call(const consensus::InstanceId &which);
+    Call &call(const consensus::InstanceId &which, Semantics semantics);
+    bool to_come(const consensus::InstanceId &which);
     /// Lets `input` tell the call's engine something, and does what it says. The call may be gone
     /// afterwards.
     template <class Input>
@@ -217,7 +227,7 @@ class Record {
     RankSet heard_;       ///< others find none
     RankSet recognised_;
     // A call takes no memory of its own: the oldest of those that are kept gives its place.
-    std::deque<std::unique_ptr<Call>> calls_; ///< by rising sequence
+    std::deque<std::unique_ptr<Call>> calls_; ///< by rising sequence, then attempt
     std::unique_ptr<Call> spare_;
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input

@@ -1,0 +1,167 @@
+// Several calls under way on one communicator, and what becomes of them when it is freed.
+//
+// usage: overlaps pairs   a call tries once more at rank 0 while rank 1 waits for its first attempt
+//        overlaps handles requests that Fortran has a handle of
+#include "ompi/mca/ompi_prelude.hpp"
+
+#include "check.hpp"
+#include "opal/ft/consensus/message.hpp"
+#include "opal/process/standing.hpp"
+
+#include <cstring>
+#include <optional>
+#include <span>
+
+using namespace check;
+
+namespace {
+
+constexpr int held_back = 1; ///< rank that does not hear of a decision for a while
+
+/// Rank 0 is the root along the tree: what it sends with this stage is a decision.
+bool is_decision(const ft::consensus::Message &message)
+{
+    return message.kind != ft::consensus::Kind::exchange ||
+           message.stage == ft::consensus::Stage::commit;
+}
+
+/// Keeps the letters of one agreement from `held_back`, from the moment at which it would be
+/// decided there. Agreements are counted from the first that sends a letter.
+struct Hold {
+    std::uint32_t which = 0;   ///< 0: the first
+    std::uint32_t release = 0; ///< lets them go itself when this one is decided; 0: never
+    std::optional<std::uint32_t> first;
+    std::uint32_t decided = 0; ///< how many of the first attempts that are not held
+    std::vector<std::vector<char>> letters;
+};
+Hold hold;
+mca_pml_base_module_t behind;
+
+void post(const std::vector<char> &letter)
+{
+    is(behind.pml_send(letter.data(), letter.size(), &ompi_mpi_byte.dt, held_back,
+                       ft::process::agreement_tag, MCA_PML_BASE_SEND_STANDARD,
+                       &ompi_mpi_comm_world.comm),
+       MPI_SUCCESS, "send of a letter");
+}
+
+void let_go()
+{
+    mca_pml.pml_isend = behind.pml_isend;
+    for (const std::vector<char> &letter : hold.letters) {
+        post(letter);
+    }
+    hold.letters.clear();
+}
+
+int holding_isend(const void *buffer, std::size_t count, ompi_datatype_t *type, int to, int tag,
+                  mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                  ompi_request_t **request) noexcept
+{
+    constexpr std::size_t envelope = 16;
+    std::optional<ft::consensus::Message> message;
+    if (tag == ft::process::agreement_tag && to == held_back && count > envelope) {
+        const auto *bytes = static_cast<const std::byte *>(buffer);
+        message = ft::consensus::decode({bytes + envelope, count - envelope},
+                                        static_cast<ft::consensus::Rank>(size));
+    }
+    if (message) {
+        hold.first = hold.first.value_or(message->instance.sequence);
+        const std::uint32_t number = message->instance.sequence - *hold.first;
+        if (number == hold.which && message->instance.context == 0 && is_decision(*message)) {
+            const char *letter = static_cast<const char *>(buffer);
+            hold.letters.emplace_back(letter, letter + count);
+            *request = &ompi_request_empty;
+            return OMPI_SUCCESS;
+        }
+    }
+    const int rc = behind.pml_isend(buffer, count, type, to, tag, mode, comm, request);
+    if (message && is_decision(*message)) {
+        ++hold.decided;
+        if (hold.release != 0 && message->instance.sequence - *hold.first == hold.release) {
+            let_go();
+        }
+    }
+    return rc;
+}
+
+/// At rank 0, once all are through with what went before.
+void hold_back(std::uint32_t which, std::uint32_t release)
+{
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+    if (me == 0) {
+        hold = {which, release, {}, 0, {}};
+        behind = mca_pml;
+        mca_pml.pml_isend = holding_isend;
+    }
+}
+
+/// All have got the same communicator, and can use it.
+void same_everywhere(MPI_Comm comm, const char *what)
+{
+    const int mine = static_cast<int>(comm->c_contextid);
+    std::vector<int> all(static_cast<std::size_t>(size));
+    MPI_Allgather(&mine, 1, MPI_INT, all.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    for (const int other : all) {
+        that(other == mine, "%s has context id %d here and %d elsewhere", what, mine, other);
+    }
+    if (std::set<int>(all.begin(), all.end()).size() == 1) {
+        is(MPI_Barrier(comm), MPI_SUCCESS, "barrier on the new communicator");
+    }
+}
+
+/// The second call finds no context id, since the first one has offered all of them: it tries once
+/// more as soon as that is decided. Rank 0 knows it, rank 1 does not and makes its third call.
+void pairs()
+{
+    hold_back(1, 2);
+    MPI_Comm comms[3] = {MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
+    MPI_Request requests[2];
+    is(MPI_Comm_idup(MPI_COMM_WORLD, &comms[0], &requests[0]), MPI_SUCCESS, "idup");
+    is(MPI_Comm_idup(MPI_COMM_WORLD, &comms[1], &requests[1]), MPI_SUCCESS, "idup");
+    if (me == 0) { // both are decided here
+        while (hold.letters.empty()) {
+            opal_progress();
+        }
+    }
+    is(MPI_Comm_dup(MPI_COMM_WORLD, &comms[2]), MPI_SUCCESS, "dup");
+    is(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "waitall");
+    const char *const names[] = {"the first idup", "the second idup", "dup"};
+    for (int i = 0; i < 3; ++i) {
+        same_everywhere(comms[i], names[i]);
+        is(MPI_Comm_free(&comms[i]), MPI_SUCCESS, "free");
+    }
+}
+
+/// What a Fortran program names a request by is a place in a table.
+void handles()
+{
+    for (const bool waits : {true, false}) {
+        int count = 0;
+        MPI_Request request = MPI_REQUEST_NULL;
+        is(MPI_Icomm_validate_all(MPI_COMM_WORLD, &count, &request), MPI_SUCCESS, "ivalidate_all");
+        const MPI_Fint handle = MPI_Request_c2f(request);
+        if (waits) {
+            is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait");
+        } else {
+            is(MPI_Request_free(&request), MPI_SUCCESS, "request_free");
+            is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+        }
+        that(opal_pointer_array_get_item(&ompi_request_f_to_c_table, handle) == nullptr,
+             "handle %d is still a request", static_cast<int>(handle));
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    const std::string what = argc > 1 ? argv[1] : "pairs";
+    if (what == "pairs") {
+        pairs();
+    } else if (what == "handles") {
+        handles();
+    }
+    return finish();
+}

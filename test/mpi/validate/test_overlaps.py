@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Several calls under way on one communicator: they are paired and end alike everywhere.
+
+One rank is kept from hearing of a decision that another has heard of, so what
+either calls next comes in between. And requests that outlive what they are about.
+"""
+
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "lib"))
+
+import ftmpi  # noqa: E402
+from fttap import main  # noqa: E402
+
+PROGRAM = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "overlaps")
+RANKS = 6  # the program holds back what the top of a tree with one end tells those below
+DEADLINE = 60
+PARAMETERS = {"pml": "dr", "btl": "vader,self", "errmgr": "radixft", "coll_validate_algorithm": "tree",
+              "coll_validate_fan_out": 31}
+
+
+def overlaps(what, dead=()):
+    """All but the dead ranks must say that they are right."""
+    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(RANKS), *ftmpi.mca(PARAMETERS), PROGRAM, what]
+    result = ftmpi.run(command, DEADLINE, show_stacks=True)
+    right = {int(rank) for rank in re.findall(r"^rank (\d+) right$", result.output, re.M)}
+    result.must(not result.late, f"{what}: a hang")
+    result.must(result.code == 0 and right == set(range(RANKS)) - set(dead), f"{what}: right: {right}")
+
+
+def pairs():
+    """A call that tries once more is not taken for the next call, whoever has made that already"""
+    overlaps("pairs")
+
+
+def handles():
+    """A request of the library's own gives its place among Fortran's handles back"""
+    overlaps("handles")
+
+
+main([pairs, handles])
