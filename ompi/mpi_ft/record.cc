@@ -124,6 +124,7 @@ void Record::inherit(Record &older)
 {
     std::swap(calls_, older.calls_);
     std::swap(over_, older.over_);
+    std::swap(waiting_, older.waiting_);
 }
 
 Rank Record::member_of(ProcessId process) const
@@ -325,13 +326,17 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
         attempt->sequence = which.sequence;
     }
     Call &mine = call(which, brought.semantics);
+    auto at = waiting_.end();
+    while (at != waiting_.begin() && before(which, (*std::prev(at))->which)) {
+        --at;
+    }
+    waiting_.insert(at, &mine);
     mine.done = std::move(done);
     try {
         begin(mine, brought);
     } catch (...) {
-        if (Call *broken = find_call(which); broken != nullptr) {
-            broken->done = nullptr; // the caller hears of it, and may be gone when it is decided
-        }
+        // The caller hears of it, and may be gone when it is decided.
+        std::erase_if(waiting_, [&](Call *one) { return one->which == which; });
         throw;
     }
 }
@@ -417,7 +422,7 @@ void Record::carry_out(Call &mine, const consensus::PlainSteps &steps)
     for (const auto &[to, step] : steps) {
         service().send(route(to), topic_of(mine.semantics), key_, mine.which, tag_, step);
     }
-    conclude(mine);
+    conclude();
 }
 
 void Record::carry_out(Call &mine, const Actions &actions)
@@ -432,23 +437,24 @@ void Record::carry_out(Call &mine, const Actions &actions)
     if (stop) {
         service().stop_self(); // behind the answers that had to leave
     }
-    conclude(mine);
+    conclude();
 }
 
-/// Tells of the decision, if there is one that has not been told.
-void Record::conclude(Call &mine)
+/// Tells of the decisions that have come. They come in any order, not the same one everywhere; what
+/// calls make of the communicator they must make in one.
+void Record::conclude()
 {
-    const Value *decision = mine.agreement.decision();
-    if (decision == nullptr || mine.over || !mine.done) {
-        return;
+    while (!waiting_.empty() && waiting_.front()->agreement.decision() != nullptr) {
+        Call &next = *waiting_.front();
+        waiting_.erase(waiting_.begin());
+        next.over = true;
+        ++over_;
+        // It may begin another agreement, which may give this one's place away.
+        const auto done = std::move(next.done);
+        next.done = nullptr;
+        const Value value = *next.agreement.decision();
+        done(value);
     }
-    mine.over = true;
-    ++over_;
-    // It may begin another agreement, which may give this one's place away.
-    const auto done = std::move(mine.done);
-    mine.done = nullptr;
-    const Value value = *decision;
-    done(value);
 }
 
 void Record::retire()

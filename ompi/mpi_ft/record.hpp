@@ -131,7 +131,7 @@ class Record {
     Route route(Rank member) const;
 
     /// Begins an agreement: the next call's, or one more attempt of a call. `done` is called once,
-    /// when it is decided, perhaps at once.
+    /// when it is decided, perhaps at once; but not before that of each call that was begun before.
     void agree(const Brought &brought, std::function<void(const Value &)> done,
                Attempt *attempt = nullptr);
     /// Part of another process in one of the agreements.
@@ -191,7 +191,7 @@ class Record {
     void drive(Call &mine, Input input);
     void carry_out(Call &mine, const consensus::Actions &actions);
     void carry_out(Call &mine, const consensus::PlainSteps &steps);
-    void conclude(Call &mine);
+    void conclude();
     void begin(Call &mine, const Brought &brought);
     void retire();
     /// \return no_rank when it is none
@@ -229,6 +229,7 @@ class Record {
     // A call takes no memory of its own: the oldest of those that are kept gives its place.
     std::deque<std::unique_ptr<Call>> calls_; ///< by rising sequence, then attempt
     std::unique_ptr<Call> spare_;
+    std::vector<Call *> waiting_;            ///< begun here, and not over, in the same order
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input
     std::uint32_t *next_sequence_ = nullptr; ///< the service's

@@ -1,6 +1,7 @@
 // Several calls under way on one communicator, and what becomes of them when it is freed.
 //
 // usage: overlaps pairs   a call tries once more at rank 0 while rank 1 waits for its first attempt
+//        overlaps order   rank 1 hears of a later call's decision first
 //        overlaps handles requests that Fortran has a handle of
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -133,6 +134,40 @@ void pairs()
     }
 }
 
+/// Rank 1 hears of the second call's decision first: neither is over before the first one is.
+void order()
+{
+    hold_back(0, 0);
+    int flag = 1;
+    int count = -1;
+    int token = 0;
+    MPI_Request requests[2];
+    is(MPIX_Comm_iagree(MPI_COMM_WORLD, &flag, &requests[0]), MPI_SUCCESS, "iagree");
+    is(MPI_Icomm_validate_all(MPI_COMM_WORLD, &count, &requests[1]), MPI_SUCCESS, "ivalidate_all");
+    if (me == 0) {
+        while (hold.decided == 0) {
+            opal_progress();
+        }
+        // Behind the letters that rank 1 has got.
+        is(MPI_Send(&token, 1, MPI_INT, held_back, 2, MPI_COMM_WORLD), MPI_SUCCESS, "send");
+        is(MPI_Recv(&token, 1, MPI_INT, held_back, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+           MPI_SUCCESS, "receive");
+        let_go();
+    } else if (me == held_back) {
+        is(MPI_Recv(&token, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
+           "receive");
+        int over[2] = {0, 0};
+        for (int i = 1; i >= 0; --i) {
+            MPI_Test(&requests[i], &over[i], MPI_STATUS_IGNORE);
+        }
+        that(over[0] == 0, "the first call has not been held");
+        that(over[1] == 0, "the second call is over before the first one");
+        is(MPI_Send(&token, 1, MPI_INT, 0, 2, MPI_COMM_WORLD), MPI_SUCCESS, "send");
+    }
+    is(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "waitall");
+    that(flag == 1 && count == 0, "flag %d, %d failures", flag, count);
+}
+
 /// What a Fortran program names a request by is a place in a table.
 void handles()
 {
@@ -160,6 +195,8 @@ int main(int argc, char **argv)
     const std::string what = argc > 1 ? argv[1] : "pairs";
     if (what == "pairs") {
         pairs();
+    } else if (what == "order") {
+        order();
     } else if (what == "handles") {
         handles();
     }

@@ -36,9 +36,14 @@ def pairs():
     overlaps("pairs")
 
 
+def order():
+    """Calls end in the order in which they were begun, whatever is decided first"""
+    overlaps("order")
+
+
 def handles():
     """A request of the library's own gives its place among Fortran's handles back"""
     overlaps("handles")
 
 
-main([pairs, handles])
+main([pairs, order, handles])
