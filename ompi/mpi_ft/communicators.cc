@@ -20,18 +20,39 @@ bool ours(ompi_communicator_t *comm) noexcept
 
 namespace {
 
-bool good(const Record &record, const Value &value)
+/// What an agreement says of a draft. Found out when it is decided, once: the next call's may be by
+/// the time that the communicator is made, and change what is recognised.
+struct Verdict {
+    int error = MPI_SUCCESS;
+    std::vector<ProcessId> inherited; ///< failed, and recognised in the new communicator too
+};
+
+/// The lock is held.
+Verdict judge(const Record &record, const Value &value)
 {
-    return (value.flags & all_well) != 0 && value.failed == record.recognised();
+    const bool well = (value.flags & all_well) != 0;
+    const bool recognised = value.failed == record.recognised();
+    Verdict verdict;
+    if (!well || !recognised) {
+        // Everybody fails alike, with or without a reason of its own.
+        verdict.error = record.revoked ? MPIX_ERR_REVOKED
+                        : recognised   ? MPI_ERR_INTERN
+                                       : MPI_ERR_RANK_FAIL_STOP;
+        return verdict;
+    }
+    for (const Rank member : value.failed.members()) {
+        verdict.inherited.push_back(record.process(member));
+    }
+    return verdict;
 }
 
-/// How many context ids a value asks for: those of the communicator; when it inherits failed ranks,
+/// How many context ids it asks for: those of the communicator; when it inherits failed ranks,
 /// those of its survivors.
-std::size_t contexts_for(const Record &record, const Draft &draft, const Value &value)
+std::size_t contexts_for(const Draft &draft, const Verdict &verdict)
 {
     const std::size_t own = contexts_of(draft.inter);
-    const std::size_t inherited = value.failed.empty() ? 0 : own + (draft.topology ? 1U : 0U);
-    return good(record, value) ? own + inherited : std::size_t{0};
+    const std::size_t more = verdict.inherited.empty() ? 0 : own + (draft.topology ? 1U : 0U);
+    return verdict.error == MPI_SUCCESS ? own + more : std::size_t{0};
 }
 
 /// What this process says of its draft.
@@ -43,36 +64,28 @@ bool well(Record &record, const Draft &draft)
 }
 
 /// What is left to do when all have agreed; nothing of it takes other processes.
-int conclude(const Record &record, Draft draft, const Agreed &agreed, ompi_communicator_t **fresh)
+int conclude(Draft draft, const Verdict &verdict, const std::vector<std::uint32_t> &contexts,
+             ompi_communicator_t **fresh)
 {
-    if (!good(record, agreed.value)) {
+    if (verdict.error != MPI_SUCCESS) {
         if (draft.comm != nullptr) {
             ompi_comm_free(&draft.comm);
         }
-        // Everybody fails alike, with or without a reason of its own.
-        return (agreed.value.flags & all_well) == 0 && agreed.value.failed == record.recognised() &&
-                       !record.revoked
-                   ? MPI_ERR_INTERN
-                   : (record.revoked ? MPIX_ERR_REVOKED : MPI_ERR_RANK_FAIL_STOP);
+        return verdict.error;
     }
     if (draft.comm == nullptr) {
         return MPI_SUCCESS;
     }
     const std::size_t own = contexts_of(draft.inter);
-    *fresh = bring_to_life(draft.comm, agreed.contexts.data());
+    *fresh = bring_to_life(draft.comm, contexts.data());
     if (*fresh == nullptr) {
         *fresh = MPI_COMM_NULL;
         return MPI_ERR_NO_MEM;
     }
     const Lock lock;
-    if (Record *its = service().find(*fresh); its != nullptr && agreed.contexts.size() > own) {
-        std::vector<ProcessId> failed;
-        for (const Rank member : record.recognised().members()) {
-            failed.push_back(record.process(member));
-        }
-        its->adopt(
-            its->members(failed),
-            {agreed.contexts.begin() + static_cast<std::ptrdiff_t>(own), agreed.contexts.end()});
+    if (Record *its = service().find(*fresh); its != nullptr && contexts.size() > own) {
+        its->adopt(its->members(verdict.inherited),
+                   {contexts.begin() + static_cast<std::ptrdiff_t>(own), contexts.end()});
     }
     return MPI_SUCCESS;
 }
@@ -81,20 +94,24 @@ int conclude(const Record &record, Draft draft, const Agreed &agreed, ompi_commu
 
 int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
 {
-    Agreed agreed =
-        agree_with_contexts(record, well(record, draft), Semantics::strict,
-                            [&](const Value &value) { return contexts_for(record, draft, value); });
+    Verdict verdict;
+    const Agreed agreed = agree_with_contexts(record, well(record, draft), Semantics::strict,
+                                              [&](const Value &value) {
+                                                  verdict = judge(record, value);
+                                                  return contexts_for(draft, verdict);
+                                              });
     if (record.guest() && !agreed.value.failed.empty() && (agreed.value.flags & all_well) != 0) {
         // Not all of a guest's members need hold the same for recognised.
         Brought brought;
-        brought.flags = good(record, agreed.value) ? all_well : 0;
-        const Value last = agree_now(record, brought);
+        brought.flags = verdict.error == MPI_SUCCESS ? all_well : 0;
+        Value last = agree_now(record, brought);
         if (last.flags == 0 || last.failed != agreed.value.failed) {
-            agreed.value = last;
-            agreed.value.flags = 0;
+            last.flags = 0;
+            const Lock lock;
+            verdict = judge(record, last);
         }
     }
-    return conclude(record, draft, agreed, fresh);
+    return conclude(draft, verdict, agreed.contexts, fresh);
 }
 
 int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_request_t **request)
@@ -106,13 +123,17 @@ int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_
         return MPI_ERR_NO_MEM; // as everywhere: the others wait for this one
     }
     *request = pending->request();
+    const auto verdict = std::make_shared<Verdict>();
     agree_with_contexts_later(
         record, draft.well, Semantics::strict,
-        [&record, draft](const Value &value) { return contexts_for(record, draft, value); },
-        [&record, draft, fresh, pending](const Agreed &agreed) {
+        [&record, draft, verdict](const Value &value) {
+            *verdict = judge(record, value);
+            return contexts_for(draft, *verdict);
+        },
+        [draft, verdict, fresh, pending](const Agreed &agreed) {
             // The PML must not get a communicator in the middle of taking a message.
-            service().later([&record, draft, agreed, fresh, pending] {
-                pending->complete(conclude(record, draft, agreed, fresh));
+            service().later([draft, verdict, contexts = agreed.contexts, fresh, pending] {
+                pending->complete(conclude(draft, *verdict, contexts, fresh));
             });
         });
     return MPI_SUCCESS;

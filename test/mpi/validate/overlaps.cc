@@ -2,7 +2,8 @@
 //
 // usage: overlaps pairs   a call tries once more at rank 0 while rank 1 waits for its first attempt
 //        overlaps order   rank 1 hears of a later call's decision first
-//        overlaps handles requests that Fortran has a handle of
+//        overlaps verdicts rank 2 dies; a communicator is to be made beside the call that
+//        recognises it overlaps handles requests that Fortran has a handle of
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include "check.hpp"
@@ -18,6 +19,7 @@ using namespace check;
 namespace {
 
 constexpr int held_back = 1; ///< rank that does not hear of a decision for a while
+constexpr int victim = 2;
 
 /// Rank 0 is the root along the tree: what it sends with this stage is a decision.
 bool is_decision(const ft::consensus::Message &message)
@@ -168,6 +170,39 @@ void order()
     that(flag == 1 && count == 0, "flag %d, %d failures", flag, count);
 }
 
+/// All but the victim know that it has died, and nobody has agreed on it.
+void lose_victim()
+{
+    all_through({victim});
+    if (me == victim) {
+        die();
+    }
+    hear_of(MPI_COMM_WORLD, {victim});
+}
+
+/// A communicator fails to be made, because of a failure that the next call recognises. By then it
+/// may be that the one that fails has not been told of yet.
+void verdicts()
+{
+    constexpr int rounds = 20;
+    MPI_Comm comms[rounds];
+    for (MPI_Comm &comm : comms) {
+        is(MPI_Comm_dup(MPI_COMM_WORLD, &comm), MPI_SUCCESS, "dup");
+    }
+    lose_victim();
+    for (MPI_Comm &comm : comms) {
+        MPI_Comm fresh = MPI_COMM_NULL;
+        int count = -1;
+        MPI_Request requests[2];
+        is(MPI_Comm_idup(comm, &fresh, &requests[0]), MPI_SUCCESS, "idup");
+        is(MPI_Icomm_validate_all(comm, &count, &requests[1]), MPI_SUCCESS, "ivalidate_all");
+        is(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for ivalidate_all");
+        is(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait for idup");
+        that(fresh == MPI_COMM_NULL && count == 1, "%d failures", count);
+        is(MPI_Barrier(comm), MPI_SUCCESS, "barrier among the survivors");
+    }
+}
+
 /// What a Fortran program names a request by is a place in a table.
 void handles()
 {
@@ -197,6 +232,8 @@ int main(int argc, char **argv)
         pairs();
     } else if (what == "order") {
         order();
+    } else if (what == "verdicts") {
+        verdicts();
     } else if (what == "handles") {
         handles();
     }

@@ -41,9 +41,14 @@ def order():
     overlaps("order")
 
 
+def verdicts():
+    """Why a communicator could not be made does not depend on what is recognised a moment later"""
+    overlaps("verdicts", dead={2})
+
+
 def handles():
     """A request of the library's own gives its place among Fortran's handles back"""
     overlaps("handles")
 
 
-main([pairs, order, handles])
+main([pairs, order, verdicts, handles])
