@@ -131,11 +131,9 @@ int free_pending(ompi_request_t **request) noexcept
 }
 
 Pending *Pending::make(ompi_communicator_t *comm) noexcept
-{
-    auto *pending = new (std::nothrow) Pending;
-    if (pending == nullptr) {
-        return nullptr;
-    }
+try {
+    auto pending = std::make_unique<Pending>();
+    service().keep(comm);
     ompi_request_t *request = &pending->request_;
     OBJ_CONSTRUCT(request, ompi_request_t);
     OMPI_REQUEST_INIT(request, false);
@@ -145,7 +143,9 @@ Pending *Pending::make(ompi_communicator_t *comm) noexcept
     request->req_mpi_object.comm = comm;
     request->req_free = free_pending;
     request->req_cancel = never_cancelled;
-    return pending;
+    return pending.release();
+} catch (...) {
+    return nullptr;
 }
 
 void Pending::complete(int error) noexcept
@@ -163,6 +163,7 @@ void Pending::complete(int error) noexcept
 
 void Pending::destroy() noexcept
 {
+    service().release(request_.req_mpi_object.comm);
     OMPI_REQUEST_FINI(&request_); // a Fortran program's handle is a place in a table
     OBJ_DESTRUCT(&request_);
     delete this;

@@ -21,10 +21,10 @@ int raise(ompi_communicator_t *comm, int error, const char *function) noexcept;
 /// when one failed, with the error handler called and `error` set
 Record *checked(ompi_communicator_t *comm, const char *function, int &error) noexcept;
 
-/// A request of this library's own.
+/// A request of this library's own. It keeps its communicator.
 class Pending {
   public:
-    /// \return nullptr without memory
+    /// The lock is held. \return nullptr without memory
     static Pending *make(ompi_communicator_t *comm) noexcept;
     ompi_request_t *request() noexcept { return &request_; }
     /// Completes it; it may be gone afterwards.

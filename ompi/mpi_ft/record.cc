@@ -72,6 +72,7 @@ Record::Record(ompi_communicator_t *communicator)
     ids_ = ids_of(comm_->c_local_group);
     rank_count_ = static_cast<Rank>(ids_.size());
     if (inter_) {
+        local_ = comm_->c_local_comm; // which MPI_Comm_free takes away, with requests pending too
         // First the group whose first process has the lower name: the same on both sides.
         const std::vector<ProcessId> others = ids_of(comm_->c_remote_group);
         rank_count_ = static_cast<Rank>(others.size());
@@ -179,7 +180,7 @@ Route Record::route(Rank member) const
     }
     const std::uint32_t index = standing_index(member);
     return index < rank_count_ ? Route{comm_, static_cast<int>(index)}
-                               : Route{comm_->c_local_comm, static_cast<int>(index - rank_count_)};
+                               : Route{local_, static_cast<int>(index - rank_count_)};
 }
 
 void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSet &heard)

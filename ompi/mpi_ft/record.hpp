@@ -208,6 +208,7 @@ class Record {
     void drop_inner();
 
     ompi_communicator_t *comm_;             ///< nullptr once it is gone, and of a guest
+    ompi_communicator_t *local_ = nullptr;  ///< the own group's, of an intercommunicator
     ompi_communicator_t *parent_ = nullptr; ///< of a guest
     bool guest_ = false;
     std::uint32_t context_;

@@ -185,6 +185,9 @@ void Service::hold(ompi_communicator_t *comm)
     if (record == nullptr) {
         return;
     }
+    if (const auto kept = kept_.find(comm); kept != kept_.end()) {
+        kept->second.let_go = false;
+    }
     if (record->foreign() && process::run_through()) {
         post_.listen_on(comm);
     }
@@ -195,10 +198,52 @@ void Service::hold(ompi_communicator_t *comm)
 
 void Service::let_go(ompi_communicator_t *comm) noexcept
 {
+    if (const auto kept = kept_.find(comm); kept != kept_.end()) {
+        kept->second.let_go = true; // when what is under way on it is over
+        return;
+    }
     post_.hang_up(comm);
     if (OMPI_COMM_IS_INTER(comm)) {
         post_.hang_up(comm->c_local_comm);
     }
+}
+
+void Service::keep(ompi_communicator_t *comm)
+{
+    Kept &kept = kept_[comm];
+    if (kept.requests++ == 0) {
+        OBJ_RETAIN(comm);
+        if (OMPI_COMM_IS_INTER(comm)) {
+            kept.local = comm->c_local_comm;
+            OBJ_RETAIN(kept.local);
+        }
+    }
+}
+
+void Service::release(ompi_communicator_t *comm)
+{
+    // Not in the middle of taking a message, nor before a request's error has been handled.
+    later([this, comm] { release_now(comm); });
+}
+
+void Service::release_now(ompi_communicator_t *comm) noexcept
+{
+    const auto found = kept_.find(comm);
+    if (--found->second.requests != 0) {
+        return;
+    }
+    Kept kept = found->second;
+    kept_.erase(found);
+    if (kept.let_go) {
+        post_.hang_up(comm);
+        if (kept.local != nullptr) {
+            post_.hang_up(kept.local);
+        }
+    }
+    if (kept.local != nullptr) {
+        OBJ_RELEASE(kept.local);
+    }
+    OBJ_RELEASE(comm);
 }
 
 void Service::free(ompi_communicator_t *&comm) noexcept

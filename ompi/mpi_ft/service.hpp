@@ -59,6 +59,10 @@ class Service {
     void let_go(ompi_communicator_t *comm) noexcept;
     /// The other way round, when it was not freed.
     void hold(ompi_communicator_t *comm);
+    /// While a request of the library's own is about a communicator it stays as it is, although the
+    /// program may have freed it, until as many have released it.
+    void keep(ompi_communicator_t *comm);
+    void release(ompi_communicator_t *comm);
     /// Frees a communicator that the library has made.
     void free(ompi_communicator_t *&comm) noexcept;
     /// nullptr when the communicator is none of those.
@@ -99,7 +103,15 @@ class Service {
     void take_over();
     void spread(ProcessId suspected);
 
+    struct Kept {
+        std::size_t requests = 0;
+        ompi_communicator_t *local = nullptr; ///< of an intercommunicator
+        bool let_go = false;                  ///< the program has freed it
+    };
+    void release_now(ompi_communicator_t *comm) noexcept;
+
     Post post_;
+    std::map<ompi_communicator_t *, Kept> kept_;
     std::map<ompi_communicator_t *, std::unique_ptr<Record>> records_;
     std::map<std::uint64_t, Record *> by_key_;
     std::map<std::uint64_t, std::uint32_t> sequences_;

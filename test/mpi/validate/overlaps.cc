@@ -2,8 +2,9 @@
 //
 // usage: overlaps pairs   a call tries once more at rank 0 while rank 1 waits for its first attempt
 //        overlaps order   rank 1 hears of a later call's decision first
-//        overlaps verdicts rank 2 dies; a communicator is to be made beside the call that
-//        recognises it overlaps handles requests that Fortran has a handle of
+//        overlaps verdicts rank 2 dies; one call makes a communicator, the next recognises it
+//        overlaps freed   rank 2 dies; calls are under way on a communicator that is freed
+//        overlaps handles requests that Fortran has a handle of
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include "check.hpp"
@@ -203,6 +204,69 @@ void verdicts()
     }
 }
 
+int handled = 0;
+
+void count_error(MPI_Comm *comm, int *code, ...)
+{
+    char name[MPI_MAX_OBJECT_NAME] = "";
+    int length = 0;
+    MPI_Comm_get_name(*comm, name, &length);
+    that(std::strcmp(name, "freed") == 0, "an error of %s", name);
+    is(*code, MPI_ERR_RANK_FAIL_STOP, "error handler");
+    ++handled;
+}
+
+/// What is under way on a communicator goes on when it is freed, and its errors are the
+/// communicator's. Rank 0 calls last, when the others have freed it and many others more.
+void freed()
+{
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Comm many[20];
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    is(MPI_Comm_dup(MPI_COMM_WORLD, &comm), MPI_SUCCESS, "dup");
+    MPI_Comm_set_name(comm, "freed");
+    MPI_Comm_create_errhandler(count_error, &handler);
+    MPI_Comm_set_errhandler(comm, handler);
+    for (MPI_Comm &one : many) {
+        is(MPI_Comm_dup(MPI_COMM_WORLD, &one), MPI_SUCCESS, "dup");
+    }
+    lose_victim();
+    int token = 0;
+    for (int rank = 1; me == 0 && rank < size; ++rank) {
+        if (rank != victim) {
+            is(MPI_Recv(&token, 1, MPI_INT, rank, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+               MPI_SUCCESS, "receive");
+        }
+    }
+    MPI_Comm fresh = MPI_COMM_NULL;
+    int count = -1;
+    int flag = 1;
+    MPI_Request requests[3];
+    is(MPI_Comm_idup(comm, &fresh, &requests[0]), MPI_SUCCESS, "idup");
+    is(MPI_Icomm_validate_all(comm, &count, &requests[1]), MPI_SUCCESS, "ivalidate_all");
+    is(MPIX_Comm_iagree(comm, &flag, &requests[2]), MPI_SUCCESS, "iagree");
+    is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+    for (MPI_Comm &one : many) {
+        is(MPI_Comm_free(&one), MPI_SUCCESS, "free");
+    }
+    if (me != 0) {
+        is(MPI_Send(&token, 1, MPI_INT, 0, 2, MPI_COMM_WORLD), MPI_SUCCESS, "send");
+    }
+    is(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for ivalidate_all");
+    that(count == 1, "%d failures", count);
+    is(MPI_Wait(&requests[2], MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED, "wait for iagree");
+    is(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait for idup");
+    that(handled == 2, "the error handler was called %d times", handled);
+    // Then it goes: no context id is left that a communicator has.
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+    for (int i = 16384; i < opal_pointer_array_get_size(&ompi_mpi_communicators); ++i) {
+        while (opal_pointer_array_get_item(&ompi_mpi_communicators, i) != nullptr) {
+            opal_progress(); // else the test's deadline ends it
+        }
+    }
+    MPI_Errhandler_free(&handler);
+}
+
 /// What a Fortran program names a request by is a place in a table.
 void handles()
 {
@@ -234,6 +298,8 @@ int main(int argc, char **argv)
         order();
     } else if (what == "verdicts") {
         verdicts();
+    } else if (what == "freed") {
+        freed();
     } else if (what == "handles") {
         handles();
     }

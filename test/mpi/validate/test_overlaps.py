@@ -46,9 +46,14 @@ def verdicts():
     overlaps("verdicts", dead={2})
 
 
+def freed():
+    """Calls under way on a communicator that has been freed end as if it had not, with its error handler"""
+    overlaps("freed", dead={2})
+
+
 def handles():
     """A request of the library's own gives its place among Fortran's handles back"""
     overlaps("handles")
 
 
-main([pairs, order, verdicts, handles])
+main([pairs, order, verdicts, freed, handles])
