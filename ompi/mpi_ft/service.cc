@@ -285,9 +285,8 @@ void Service::handle(const Letter &letter)
 {
     if (letter.topic == Topic::suspected) {
         const ProcessId who = letter.key;
-        if (who != validate::id_of(job_, world_rank_) && told_.count(who) == 0) {
-            hearsay_.insert(who);
-            process::declare_unreachable(name_of(who));
+        if (who != validate::id_of(job_, world_rank_)) {
+            process::hear_unreachable(name_of(who));
         }
         return;
     }
@@ -305,7 +304,7 @@ void Service::take_over()
 {
     news_ = process::news();
     const std::size_t deaths = process::death_count();
-    std::vector<process::Name> now_unreachable = process::unreachable();
+    std::vector<process::Unreachable> now_unreachable = process::unreachable();
     if (!all_anew_ && deaths == deaths_seen_ && now_unreachable == unreachable_seen_) {
         return; // what a failure is to a communicator has changed, and each knows its own
     }
@@ -314,21 +313,20 @@ void Service::take_over()
     unreachable_seen_ = std::move(now_unreachable);
     std::vector<ProcessId> dead;
     std::vector<ProcessId> unreachable;
+    std::vector<ProcessId> heard;
     for (std::size_t i = 0; i < deaths; ++i) {
         dead.push_back(id_of(process::death(i).who));
-        hearsay_.erase(dead.back());
     }
-    for (const process::Name &who : unreachable_seen_) {
-        const ProcessId id = id_of(who);
-        if (process::is_dead(who) || hearsay_.count(id) != 0) {
+    for (const process::Unreachable &one : unreachable_seen_) {
+        const ProcessId id = id_of(one.who);
+        if (process::is_dead(one.who)) {
             continue;
         }
-        unreachable.push_back(id);
-        if (told_.insert(id).second) {
+        (one.own ? unreachable : heard).push_back(id);
+        if (one.own && told_.insert(id).second) {
             spread(id);
         }
     }
-    const std::vector<ProcessId> heard(hearsay_.begin(), hearsay_.end());
     for (const auto &[comm, record] : records_) {
         record->learn(record->members(dead), record->members(unreachable), record->members(heard));
     }
@@ -363,9 +361,7 @@ void Service::spread(ProcessId suspected)
 
 void Service::forgive(ProcessId who)
 {
-    if (hearsay_.erase(who) != 0) {
-        process::withdraw_unreachable(name_of(who));
-    }
+    process::withdraw_unreachable(name_of(who));
 }
 
 int Service::progress() noexcept

@@ -121,11 +121,10 @@ class Service {
     std::vector<KeptLetter> early_;              ///< for communicators that are not known here yet
     std::deque<KeptLetter> inbox_;
     mutable Record *recent_ = nullptr; ///< of those in records_ the one that was asked for last
-    std::set<ProcessId> hearsay_;      ///< unreachable for others
     std::set<ProcessId> told_;         ///< of which this process has told the others
     std::uint64_t news_ = 0;
     std::size_t deaths_seen_ = 0;
-    std::vector<process::Name> unreachable_seen_;
+    std::vector<process::Unreachable> unreachable_seen_;
     bool all_anew_ = false; ///< a record has come that knows nothing yet
     std::uint32_t world_size_ = 0;
     std::uint32_t world_rank_ = 0;

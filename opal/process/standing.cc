@@ -16,7 +16,7 @@ struct Book {
     std::mutex mutex;
     std::map<std::pair<std::uint32_t, std::uint32_t>, Standing> ranks;
     std::set<std::uint32_t> revoked;
-    std::vector<Name> unreachable;
+    std::vector<Unreachable> unreachable;
     /// Followed by these, so that the usual answers cost no lock.
     std::atomic<std::size_t> rank_count{0};
     std::atomic<std::size_t> revoked_count{0};
@@ -104,30 +104,49 @@ void forget_context(std::uint32_t context) noexcept
     b.revoked_count.store(b.revoked.size(), std::memory_order_release);
 }
 
-bool declare_unreachable(Name who) noexcept
+namespace {
+
+bool add_unreachable(Unreachable entry) noexcept
 {
     Book &b = book();
     const std::lock_guard lock(b.mutex);
-    if (std::find(b.unreachable.begin(), b.unreachable.end(), who) != b.unreachable.end()) {
+    const auto found = std::find_if(b.unreachable.begin(), b.unreachable.end(),
+                                    [&](const Unreachable &one) { return one.who == entry.who; });
+    if (found == b.unreachable.end()) {
+        b.unreachable.push_back(entry);
+        b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
+    } else if (entry.own && !found->own) {
+        found->own = true;
+    } else {
         return false;
     }
-    b.unreachable.push_back(who);
-    b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
     detail::add_news();
     return true;
+}
+
+} // namespace
+
+bool declare_unreachable(Name who) noexcept
+{
+    return add_unreachable({who, true});
+}
+
+bool hear_unreachable(Name who) noexcept
+{
+    return add_unreachable({who, false});
 }
 
 void withdraw_unreachable(Name who) noexcept
 {
     Book &b = book();
     const std::lock_guard lock(b.mutex);
-    if (std::erase(b.unreachable, who) != 0) {
+    if (std::erase(b.unreachable, Unreachable{who, false}) != 0) {
         b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
         detail::add_news();
     }
 }
 
-std::vector<Name> unreachable() noexcept
+std::vector<Unreachable> unreachable() noexcept
 {
     Book &b = book();
     if (b.unreachable_count.load(std::memory_order_acquire) == 0) {

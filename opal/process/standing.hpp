@@ -37,12 +37,21 @@ bool is_revoked(std::uint32_t context) noexcept;
 /// The communicator is gone; its number may be given out again.
 void forget_context(std::uint32_t context) noexcept;
 
-/// A process to which no way leads any more, as the PML of this process or of another has found. It
-/// may live. False, and nothing changed, when it is known already.
+/// A process to which no way leads any more. It may live.
+struct Unreachable {
+    Name who;
+    bool own = false; ///< this process's PML has found that; else only another one has said so
+
+    bool operator==(const Unreachable &) const = default;
+};
+/// The PML of this process has found it. False, and nothing changed, when it had before; not when
+/// that was only heard.
 bool declare_unreachable(Name who) noexcept;
-/// What another process has said of it was not agreed to.
+/// Another process says so. False, and nothing changed, when it is in the book, as either.
+bool hear_unreachable(Name who) noexcept;
+/// What was heard was not agreed to. What this process has found itself stays.
 void withdraw_unreachable(Name who) noexcept;
-std::vector<Name> unreachable() noexcept;
+std::vector<Unreachable> unreachable() noexcept;
 
 /// Raises news(): something has changed that those who watch it ask for elsewhere.
 void spread_news() noexcept;

@@ -9,6 +9,7 @@
 //        calls other_pml      rank 1 dies, over a PML that knows nothing of failures
 //        calls revoker        rank 1 dies when it has told one other that it revokes
 //        calls wronged        rank 0 suspects rank 1, which lives
+//        calls cut            rank 1 lives, nobody finds a way to it: rank 0 says so first
 //        calls own_types      rank 1 dies; non-blocking collectives with datatypes and an operation
 //                             of the program's own, before, meanwhile and after
 //        calls fatal          rank 1 dies, and the error handler is MPI_ERRORS_ARE_FATAL
@@ -237,6 +238,35 @@ void wronged()
     is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier among the others");
 }
 
+/// Nobody reaches the victim, which lives and cannot be told to stop. Rank 0 finds that out first
+/// and says so; the others find it out themselves when they have heard it.
+void cut_off()
+{
+    int pid = getpid();
+    if (me == victim) {
+        is(MPI_Send(&pid, 1, MPI_INT, 0, 8, MPI_COMM_WORLD), MPI_SUCCESS, "send");
+        while (true) {
+            pause(); // outside MPI
+        }
+    }
+    if (me == 0) {
+        is(MPI_Recv(&pid, 1, MPI_INT, victim, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
+           "receive");
+    }
+    while (me != 0 && ft::process::unreachable().empty()) {
+        opal_progress();
+    }
+    that(ft::process::declare_unreachable({OMPI_PROC_MY_NAME->jobid, victim}),
+         "what was heard keeps from finding it");
+    int count = 0;
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+    that(count == 1, "%d failures", count);
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier among the others");
+    if (me == 0) {
+        kill(pid, SIGKILL);
+    }
+}
+
 /// A communicator without an error handler of its own: the program ends at the first error.
 void fatal()
 {
@@ -460,6 +490,8 @@ int main(int argc, char **argv)
         calm();
     } else if (what == "wronged") {
         wronged();
+    } else if (what == "cut") {
+        cut_off();
     } else if (what == "revoker") {
         revoker_dies();
     } else if (what == "own_types") {

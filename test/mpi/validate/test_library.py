@@ -344,6 +344,12 @@ def wronged():
     result.must(re.search(HELD, " ".join(result.output.split())), "no message")
 
 
+def cut_off():
+    """A rank that nobody reaches: all agree on it, those too that had heard of it before they found out"""
+    survivors(4, 1, CALLS, "cut")
+    survivors(6, 1, CALLS, "cut")
+
+
 def wronged_without_radixft():
     """The same without a membership service: it stops, and mpirun ends the job, as documented"""
     result = run(4, {"pml": "dr", "btl": "vader,self"}, CALLS, "wronged")
@@ -424,7 +430,7 @@ def heat():
 SETS = {
     "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
-              without_component, wronged, wronged_without_radixft, fatal],
+              without_component, wronged, cut_off, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
     "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_any_source],
     "examples": [examples, heat],

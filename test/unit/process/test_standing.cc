@@ -39,12 +39,40 @@ void the_recognised_ranks_are_told_with_news(void **)
     assert_true(recognises(8, {1}));
 }
 
+// An agreement waits for the process that finds no way itself; what others say of it must not stand
+// in the way, whichever comes first.
+void what_was_found_here_is_told_from_what_was_heard(void **)
+{
+    const Name first{1, 4};
+    const Name second{1, 5};
+    std::uint64_t before = news();
+    assert_true(hear_unreachable(first));
+    assert_true(news() > before);
+    before = news();
+    assert_false(hear_unreachable(first));
+    assert_int_equal(news(), before);
+    assert_true(declare_unreachable(first));
+    assert_true(news() > before);
+    before = news();
+    assert_false(declare_unreachable(first));
+    assert_false(hear_unreachable(first));
+    withdraw_unreachable(first);
+    assert_int_equal(news(), before);
+    assert_true(hear_unreachable(second));
+    assert_true((unreachable() == std::vector<Unreachable>{{first, true}, {second, false}}));
+    before = news();
+    withdraw_unreachable(second);
+    assert_true(news() > before);
+    assert_true((unreachable() == std::vector<Unreachable>{{first, true}}));
+}
+
 } // namespace
 
 int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(the_recognised_ranks_are_told_with_news),
+        cmocka_unit_test(what_was_found_here_is_told_from_what_was_heard),
     };
     return cmocka_run_group_tests_name("standing", tests, nullptr, nullptr);
 }

@@ -99,8 +99,8 @@ void look_at(CommState &comm, std::uint64_t news)
     for (std::size_t i = 0; i < process::death_count(); ++i) {
         consider(process::death(i).who);
     }
-    for (const process::Name &who : process::unreachable()) {
-        consider(who);
+    for (const process::Unreachable &one : process::unreachable()) {
+        consider(one.who);
     }
     for (const std::uint32_t rank : process::recognised(context)) {
         trouble.recognised.resize(rank + 1U);
