@@ -215,61 +215,93 @@ Value agree_now(Record &record, const Brought &brought, Attempt *attempt)
     return std::move(outcome.value);
 }
 
+namespace {
+
+/// What a call does before and after each of the agreements that it takes. The lock is held.
+class Attempts {
+  public:
+    Attempts(Record &record, bool well, Semantics semantics,
+             std::function<std::size_t(const Value &)> needed)
+        : record_(record),
+          well_(well),
+          semantics_(semantics),
+          needed_(std::move(needed)),
+          first_(record.window())
+    {
+    }
+    Brought begin()
+    {
+        agreed.window = (first_ + attempt.number) % window_count();
+        offer_.emplace(agreed.window);
+        Brought brought;
+        brought.semantics = semantics_;
+        brought.flags = offer_->mask() | (well_ ? all_well : 0);
+        return brought;
+    }
+    /// \return whether no other takes place
+    bool end(const Value &value)
+    {
+        const std::size_t wanted = needed_(value);
+        agreed.value = value;
+        agreed.contexts = offer_->take(value.flags, wanted);
+        agreed.enough = agreed.contexts.size() == wanted;
+        offer_.reset();
+        if (agreed.enough && wanted != 0) {
+            record_.serve_window(agreed.window);
+        }
+        return agreed.enough || ++attempt.number == window_count();
+    }
+    Attempt attempt;
+    Agreed agreed;
+
+  private:
+    Record &record_;
+    bool well_;
+    Semantics semantics_;
+    std::function<std::size_t(const Value &)> needed_;
+    std::uint32_t first_;
+    std::optional<Offer> offer_;
+};
+
+} // namespace
+
 Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
                            const std::function<std::size_t(const Value &)> &needed)
 {
-    for (Attempt attempt;; ++attempt.number) {
-        std::optional<Offer> offer;
+    std::optional<Attempts> attempts;
+    {
+        const Lock lock;
+        attempts.emplace(record, well, semantics, needed);
+    }
+    while (true) {
         Brought brought;
-        brought.semantics = semantics;
         {
             const Lock lock;
-            offer.emplace(attempt.number);
-            brought.flags = offer->mask() | (well ? all_well : 0);
+            brought = attempts->begin();
         }
-        Agreed agreed{agree_now(record, brought, &attempt), {}};
+        const Value value = agree_now(record, brought, &attempts->attempt);
         const Lock lock;
-        const std::size_t wanted = needed(agreed.value);
-        agreed.contexts = offer->take(agreed.value.flags, wanted);
-        offer.reset();
-        if (agreed.contexts.size() == wanted) {
-            return agreed;
+        if (attempts->end(value)) {
+            record.settle_window();
+            return attempts->agreed;
         }
     }
 }
 
 namespace {
 
-/// agree_with_contexts_later() under way.
-struct Attempts {
-    Record &record;
-    bool well;
-    Semantics semantics;
-    std::function<std::size_t(const Value &)> needed;
-    std::function<void(const Agreed &)> then;
-    Attempt attempt = {};
-    std::unique_ptr<Offer> offer = nullptr;
-
-    static void go_on(const std::shared_ptr<Attempts> &self)
-    {
-        self->offer = std::make_unique<Offer>(self->attempt.number);
-        Brought brought;
-        brought.semantics = self->semantics;
-        brought.flags = self->offer->mask() | (self->well ? all_well : 0);
-        const auto decided = [self](const Value &value) {
-            const std::size_t wanted = self->needed(value);
-            const Agreed agreed{value, self->offer->take(value.flags, wanted)};
-            self->offer.reset();
-            if (agreed.contexts.size() == wanted) {
-                self->then(agreed);
-                return;
-            }
-            ++self->attempt.number;
-            go_on(self);
-        };
-        self->record.agree(brought, decided, &self->attempt);
-    }
-};
+void go_on(Record &record, const std::shared_ptr<Attempts> &attempts,
+           std::function<void(const Agreed &)> then)
+{
+    const auto decided = [&record, attempts, then = std::move(then)](const Value &value) {
+        if (attempts->end(value)) {
+            then(attempts->agreed);
+        } else {
+            go_on(record, attempts, then);
+        }
+    };
+    record.agree(attempts->begin(), decided, &attempts->attempt);
+}
 
 } // namespace
 
@@ -277,8 +309,8 @@ void agree_with_contexts_later(Record &record, bool well, Semantics semantics,
                                std::function<std::size_t(const Value &)> needed,
                                std::function<void(const Agreed &)> then)
 {
-    Attempts::go_on(std::make_shared<Attempts>(
-        Attempts{record, well, semantics, std::move(needed), std::move(then)}));
+    const auto attempts = std::make_shared<Attempts>(record, well, semantics, std::move(needed));
+    go_on(record, attempts, std::move(then));
 }
 
 int group_of(const Record &record, const RankSet &members, MPI_Group *group) noexcept

@@ -54,11 +54,13 @@ void catch_up();
 /// Agrees and waits. Without the lock held. \param attempt as of Record::agree
 Value agree_now(Record &record, const Brought &brought, Attempt *attempt = nullptr);
 
-/// Agrees, with as many tries as it takes to find `ids` context ids that are free everywhere; the
-/// caller's `flags` may have all_well in it, which is part of the agreement.
+/// Agrees, with as many tries as it takes to find context ids that are free everywhere; whether all
+/// is well is part of the agreement.
 struct Agreed {
     Value value;
     std::vector<std::uint32_t> contexts; ///< empty when `needed` said so
+    bool enough = false;                 ///< false: there are no more context ids, as all find
+    std::uint32_t window = 0;            ///< in which they were found
 };
 /// \param needed how many context ids a value asks for; the same answer everywhere
 Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,

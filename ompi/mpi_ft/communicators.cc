@@ -64,9 +64,11 @@ bool well(Record &record, const Draft &draft)
 }
 
 /// What is left to do when all have agreed; nothing of it takes other processes.
-int conclude(Draft draft, const Verdict &verdict, const std::vector<std::uint32_t> &contexts,
-             ompi_communicator_t **fresh)
+int conclude(Draft draft, Verdict verdict, const Agreed &agreed, ompi_communicator_t **fresh)
 {
+    if (verdict.error == MPI_SUCCESS && !agreed.enough) {
+        verdict.error = MPI_ERR_INTERN; // as Open MPI without context ids
+    }
     if (verdict.error != MPI_SUCCESS) {
         if (draft.comm != nullptr) {
             ompi_comm_free(&draft.comm);
@@ -77,15 +79,19 @@ int conclude(Draft draft, const Verdict &verdict, const std::vector<std::uint32_
         return MPI_SUCCESS;
     }
     const std::size_t own = contexts_of(draft.inter);
+    const std::vector<std::uint32_t> &contexts = agreed.contexts;
     *fresh = bring_to_life(draft.comm, contexts.data());
     if (*fresh == nullptr) {
         *fresh = MPI_COMM_NULL;
         return MPI_ERR_NO_MEM;
     }
     const Lock lock;
-    if (Record *its = service().find(*fresh); its != nullptr && contexts.size() > own) {
-        its->adopt(its->members(verdict.inherited),
-                   {contexts.begin() + static_cast<std::ptrdiff_t>(own), contexts.end()});
+    if (Record *its = service().find(*fresh); its != nullptr) {
+        its->begin_in_window(agreed.window);
+        if (contexts.size() > own) {
+            its->adopt(its->members(verdict.inherited),
+                       {contexts.begin() + static_cast<std::ptrdiff_t>(own), contexts.end()});
+        }
     }
     return MPI_SUCCESS;
 }
@@ -111,7 +117,7 @@ int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
             verdict = judge(record, last);
         }
     }
-    return conclude(draft, verdict, agreed.contexts, fresh);
+    return conclude(draft, verdict, agreed, fresh);
 }
 
 int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_request_t **request)
@@ -132,8 +138,8 @@ int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_
         },
         [draft, verdict, fresh, pending](const Agreed &agreed) {
             // The PML must not get a communicator in the middle of taking a message.
-            service().later([draft, verdict, contexts = agreed.contexts, fresh, pending] {
-                pending->complete(conclude(draft, *verdict, contexts, fresh));
+            service().later([draft, verdict, agreed, fresh, pending] {
+                pending->complete(conclude(draft, *verdict, agreed, fresh));
             });
         });
     return MPI_SUCCESS;

@@ -1,6 +1,8 @@
 #include "ompi/mpi_ft/contexts.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <map>
 #include <numeric>
 
@@ -34,6 +36,21 @@ std::uint32_t context_of(std::uint32_t window, unsigned bit)
     return first_context + window * ids_per_window + bit;
 }
 
+/// The PML's bound, and that of the table of communicators.
+std::uint32_t last_context() noexcept
+{
+    constexpr std::uint32_t most = INT32_MAX - 1;
+    return std::min<std::uint32_t>(mca_pml.pml_max_contextid, most);
+}
+
+/// Those ids of a window that there are.
+std::uint64_t valid_in(std::uint32_t window) noexcept
+{
+    const std::uint32_t first = context_of(window, 0);
+    const std::uint32_t count = first > last_context() ? 0 : last_context() - first + 1;
+    return count < ids_per_window ? (std::uint64_t{1} << count) - 1 : ~all_well;
+}
+
 /// Those of a window that a communicator has, Open MPI's own or this library's: out of the bits
 /// that opal_pointer_array keeps, in which it looks for a free place itself.
 std::uint64_t in_use(std::uint32_t window) noexcept
@@ -53,10 +70,16 @@ std::uint64_t in_use(std::uint32_t window) noexcept
 
 } // namespace
 
+std::uint32_t window_count() noexcept
+{
+    const std::uint32_t last = last_context();
+    return last < first_context ? 1 : (last - first_context) / ids_per_window + 1;
+}
+
 Offer::Offer(std::uint32_t window) : window_(window)
 {
     Window &w = window_at(window);
-    mask_ = ~(w.taken | w.offered | in_use(window)) & ~all_well;
+    mask_ = ~(w.taken | w.offered | in_use(window)) & valid_in(window);
     w.offered |= mask_;
 }
 

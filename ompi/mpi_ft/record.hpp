@@ -142,6 +142,16 @@ class Record {
     /// Whether there are processes that this one holds for failed, or others do.
     bool troubled() const { return !failed().united(heard_).empty(); }
 
+    /// The window of context ids in which a call begins to look for some (contexts.hpp). All must
+    /// begin in the same one, and a process that calls while others are under way need not know in
+    /// which those will find some. So it is that of the last call before a call that waited, by
+    /// whose end all know as much.
+    std::uint32_t window() const { return window_; }
+    void serve_window(std::uint32_t window) { served_ = window; }
+    void settle_window() { window_ = served_; }
+    /// For a new communicator: where it was found itself.
+    void begin_in_window(std::uint32_t window) { window_ = served_ = window; }
+
     /// How many context ids it takes to adopt this set.
     std::size_t contexts_for(const RankSet &failed) const;
     /// The agreed set becomes the recognised one. Collectives run on a communicator of the others
@@ -235,7 +245,9 @@ class Record {
     consensus::Actions actions_;             ///< room for those of one input
     std::uint32_t *next_sequence_ = nullptr; ///< the service's
 
-    bool stands_in_ = false; ///< the communicator is another one's neighbours()
+    std::uint32_t window_ = 0;
+    std::uint32_t served_ = 0; ///< of the latest call that is over, and found some
+    bool stands_in_ = false;   ///< the communicator is another one's neighbours()
     ompi_communicator_t *survivors_ = nullptr;
     ompi_communicator_t *neighbours_ = nullptr;
     std::vector<std::uint32_t> contexts_; ///< of these two

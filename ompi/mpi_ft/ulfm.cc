@@ -97,6 +97,9 @@ int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm)
         const Agreed agreed =
             agree_with_contexts(record, true, Semantics::strict,
                                 [&](const Value &) { return contexts_of(record.inter()); });
+        if (!agreed.enough) {
+            return MPI_ERR_INTERN;
+        }
         const auto left = [&](Rank first, Rank count) {
             std::vector<int> ranks;
             for (Rank rank = 0; rank < count; ++rank) {
@@ -116,6 +119,10 @@ int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm)
                                 ranks)
                 : prepare_ranks(comm, ranks),
             agreed.contexts.data());
+        const Lock lock;
+        if (Record *its = service().find(*newcomm); its != nullptr) {
+            its->begin_in_window(agreed.window);
+        }
         return *newcomm == nullptr ? MPI_ERR_NO_MEM : MPI_SUCCESS;
     });
 }

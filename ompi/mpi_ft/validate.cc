@@ -26,6 +26,9 @@ bool names(const Record &record, int rank)
 
 int adopt(Record &record, const Agreed &agreed, int *outcount)
 {
+    if (!agreed.enough) {
+        return MPI_ERR_INTERN; // nor anywhere else
+    }
     const Lock lock;
     record.adopt(agreed.value.failed, agreed.contexts);
     const RankSet &failed = agreed.value.failed;
@@ -69,8 +72,7 @@ int MPI_Icomm_validate_all(MPI_Comm comm, int *outcount, MPI_Request *request)
             record, true, record.semantics,
             [&record](const Value &value) { return record.contexts_for(value.failed); },
             [&record, outcount, pending](const Agreed &agreed) {
-                adopt(record, agreed, outcount);
-                pending->complete(MPI_SUCCESS);
+                pending->complete(adopt(record, agreed, outcount));
             });
         return MPI_SUCCESS;
     });

@@ -4,6 +4,8 @@
 //        overlaps order   rank 1 hears of a later call's decision first
 //        overlaps verdicts rank 2 dies; one call makes a communicator, the next recognises it
 //        overlaps freed   rank 2 dies; calls are under way on a communicator that is freed
+//        overlaps many    communicators by the hundred, one after another and several at once
+//        overlaps exhausted until there is no context id left; then rank 2 dies
 //        overlaps handles requests that Fortran has a handle of
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -267,6 +269,82 @@ void freed()
     MPI_Errhandler_free(&handler);
 }
 
+int letters = 0;
+
+int counting_isend(const void *buffer, std::size_t count, ompi_datatype_t *type, int to, int tag,
+                   mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                   ompi_request_t **request) noexcept
+{
+    letters += tag == ft::process::agreement_tag;
+    return behind.pml_isend(buffer, count, type, to, tag, mode, comm, request);
+}
+
+/// How many letters it takes this process to make and free communicators, one after another.
+int letters_for(MPI_Comm comm, int times)
+{
+    const int before = letters;
+    for (int i = 0; i < times; ++i) {
+        MPI_Comm fresh = MPI_COMM_NULL;
+        is(MPI_Comm_dup(comm, &fresh), MPI_SUCCESS, "dup");
+        is(MPI_Comm_free(&fresh), MPI_SUCCESS, "free");
+    }
+    return letters - before;
+}
+
+/// The two hundredth communicator takes no more agreements than the first, nor does its child; and
+/// calls that overlap begin to look for ids in the same place, whoever knows how the one before
+/// ended.
+void many()
+{
+    behind = mca_pml;
+    mca_pml.pml_isend = counting_isend;
+    const int first = letters_for(MPI_COMM_WORLD, 10);
+    letters_for(MPI_COMM_WORLD, 185);
+    const int last = letters_for(MPI_COMM_WORLD, 10);
+    that(last == first, "%d letters for the first ten, %d for the last", first, last);
+    MPI_Comm child = MPI_COMM_NULL;
+    is(MPI_Comm_dup(MPI_COMM_WORLD, &child), MPI_SUCCESS, "dup");
+    const int below = letters_for(child, 10);
+    that(below == first, "%d letters for the first ten, %d for a child's", first, below);
+    is(MPI_Comm_free(&child), MPI_SUCCESS, "free");
+    mca_pml.pml_isend = behind.pml_isend;
+    for (int i = 0; i < 40; ++i) { // over the end of a window
+        MPI_Comm comms[3] = {MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
+        MPI_Request requests[2];
+        for (int k = 0; k < 2; ++k) {
+            is(MPI_Comm_idup(MPI_COMM_WORLD, &comms[k], &requests[k]), MPI_SUCCESS, "idup");
+            for (int pass = 0; pass < (i * size + me) * 7 % 31; ++pass) {
+                opal_progress(); // some know already, and others do not
+            }
+        }
+        is(MPI_Comm_dup(MPI_COMM_WORLD, &comms[2]), MPI_SUCCESS, "dup");
+        is(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "waitall");
+        for (MPI_Comm &comm : comms) {
+            same_everywhere(comm, "one of many");
+            is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+        }
+    }
+}
+
+/// The PML can tell so many contexts apart, and no more.
+void exhausted()
+{
+    constexpr int ids = 100;
+    mca_pml.pml_max_contextid = 16384 + ids - 1;
+    letters_for(MPI_COMM_WORLD, ids);
+    MPI_Comm fresh = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    is(MPI_Comm_dup(MPI_COMM_WORLD, &fresh), MPI_ERR_INTERN, "dup without ids");
+    that(fresh == MPI_COMM_NULL, "it gave a communicator nevertheless");
+    is(MPI_Comm_idup(MPI_COMM_WORLD, &fresh, &request), MPI_SUCCESS, "idup");
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_INTERN, "idup without ids");
+    is(MPIX_Comm_shrink(MPI_COMM_WORLD, &fresh), MPI_ERR_INTERN, "shrink without ids");
+    int count = -1;
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+    lose_victim();
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_ERR_INTERN, "validate_all without ids");
+}
+
 /// What a Fortran program names a request by is a place in a table.
 void handles()
 {
@@ -300,6 +378,10 @@ int main(int argc, char **argv)
         verdicts();
     } else if (what == "freed") {
         freed();
+    } else if (what == "many") {
+        many();
+    } else if (what == "exhausted") {
+        exhausted();
     } else if (what == "handles") {
         handles();
     }

@@ -51,9 +51,19 @@ def freed():
     overlaps("freed", dead={2})
 
 
+def many():
+    """The two hundredth communicator costs what the first one did, and overlapping calls find the same ids then too"""
+    overlaps("many")
+
+
+def exhausted():
+    """When the PML has no more context ids all fail alike"""
+    overlaps("exhausted", dead={2})
+
+
 def handles():
     """A request of the library's own gives its place among Fortran's handles back"""
     overlaps("handles")
 
 
-main([pairs, order, verdicts, freed, handles])
+main([pairs, order, verdicts, freed, many, exhausted, handles])
