@@ -216,6 +216,7 @@ class Record {
     std::uint32_t standing_index(Rank member) const;
     std::vector<int> left_of(Rank first, Rank count) const;
     void drop_inner();
+    void retire_inner();
 
     ompi_communicator_t *comm_;             ///< nullptr once it is gone, and of a guest
     ompi_communicator_t *local_ = nullptr;  ///< the own group's, of an intercommunicator
@@ -251,6 +252,8 @@ class Record {
     ompi_communicator_t *survivors_ = nullptr;
     ompi_communicator_t *neighbours_ = nullptr;
     std::vector<std::uint32_t> contexts_; ///< of these two
+    /// Of the recognised set before, on which something may still be under way.
+    std::vector<ompi_communicator_t *> former_;
     std::vector<int> survivor_ranks_;
     std::vector<RankRun> survivor_runs_;
     std::vector<int> local_survivor_ranks_;

@@ -31,7 +31,7 @@ void Record::adopt(const RankSet &failed_set, const std::vector<std::uint32_t> &
     recognised_ = failed_set;
     divert_if_needed();
     process::spread_news(); // the standing of all of them may be what it was
-    drop_inner();
+    retire_inner();
     contexts_ = contexts;
     const auto number = [&](Rank first, Rank count) {
         std::vector<int> among(count, -1);
@@ -60,6 +60,32 @@ void Record::drop_inner()
         if (*inner != nullptr) {
             service().free(*inner);
         }
+    }
+    for (ompi_communicator_t *&inner : former_) {
+        service().free(inner);
+    }
+    former_.clear();
+}
+
+/// A collective may be under way on it, and whoever it waits for has adopted the new set: it ends
+/// with an error. What runs it finds that out in a pass of progress, and the communicator must be
+/// there until then: the next set, which takes many passes to agree on, is time enough.
+void Record::retire_inner()
+{
+    for (ompi_communicator_t *inner : former_) {
+        service().later([inner]() mutable { service().free(inner); });
+    }
+    former_.clear();
+    for (ompi_communicator_t **inner : {&survivors_, &neighbours_}) {
+        if (*inner == nullptr) {
+            continue;
+        }
+        process::revoke((*inner)->c_contextid);
+        if (OMPI_COMM_IS_INTER(*inner)) {
+            process::revoke((*inner)->c_local_comm->c_contextid);
+        }
+        former_.push_back(*inner);
+        *inner = nullptr;
     }
 }
 

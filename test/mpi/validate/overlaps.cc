@@ -6,6 +6,7 @@
 //        overlaps freed   rank 2 dies; calls are under way on a communicator that is freed
 //        overlaps many    communicators by the hundred, one after another and several at once
 //        overlaps exhausted until there is no context id left; then rank 2 dies
+//        overlaps replaced ranks 2 and 3 die; a collective is under way among the survivors of one
 //        overlaps handles requests that Fortran has a handle of
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -13,7 +14,10 @@
 #include "opal/ft/consensus/message.hpp"
 #include "opal/process/standing.hpp"
 
+#include <dlfcn.h>
+
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <span>
 
@@ -345,6 +349,54 @@ void exhausted()
     is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_ERR_INTERN, "validate_all without ids");
 }
 
+/// What rank 1 is told of deaths, as long as it is kept.
+std::mutex keeping; ///< another thread may tell
+bool keeps_deaths = false;
+std::vector<ft::process::Death> kept_deaths;
+
+void keep_deaths(bool keeps)
+{
+    std::vector<ft::process::Death> now;
+    {
+        const std::lock_guard lock(keeping);
+        keeps_deaths = keeps;
+        now.swap(kept_deaths);
+    }
+    for (const ft::process::Death &death : now) {
+        ft::process::declare_dead(death);
+    }
+}
+
+/// Rank 1 recognises a failure that it has not been told of, with a collective under way among
+/// those who were the survivors before. That ends with an error, whenever it began.
+void replaced()
+{
+    constexpr int second_victim = 3;
+    lose_victim();
+    int count = -1;
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+    keep_deaths(me == held_back);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (me != 0) { // so it does not end
+        is(MPI_Ibarrier(MPI_COMM_WORLD, &request), MPI_SUCCESS, "ibarrier");
+    }
+    all_through({second_victim});
+    if (me == second_victim) {
+        die();
+    }
+    if (me != held_back) {
+        hear_of(MPI_COMM_WORLD, {second_victim});
+    }
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
+    that(count == 2, "%d failures", count);
+    if (me != 0) {
+        is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait for ibarrier");
+    }
+    keep_deaths(false);
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier among those who are left");
+}
+
 /// What a Fortran program names a request by is a place in a table.
 void handles()
 {
@@ -366,6 +418,21 @@ void handles()
 
 } // namespace
 
+/// In front of the library's own: rank 1 is told later.
+bool ft::process::declare_dead(const Death &death) noexcept
+{
+    {
+        const std::lock_guard lock(keeping);
+        if (keeps_deaths) {
+            kept_deaths.push_back(death);
+            return true;
+        }
+    }
+    static const auto own = reinterpret_cast<decltype(&declare_dead)>(
+        dlsym(RTLD_NEXT, "_ZN2ft7process12declare_deadERKNS0_5DeathE"));
+    return own(death);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -382,6 +449,8 @@ int main(int argc, char **argv)
         many();
     } else if (what == "exhausted") {
         exhausted();
+    } else if (what == "replaced") {
+        replaced();
     } else if (what == "handles") {
         handles();
     }

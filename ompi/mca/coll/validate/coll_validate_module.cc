@@ -225,7 +225,8 @@ int class_of(Mode mode, int rc) noexcept
     case Mode::survivors:
         break;
     }
-    return rc;
+    // Among those who were the survivors until others were recognised: nobody has revoked it.
+    return rc == MPIX_ERR_REVOKED ? MPI_ERR_RANK_FAIL_STOP : rc;
 }
 
 // Where there is a datatype or an operation of the program's own, Open MPI 4.1 puts a callback in
