@@ -222,21 +222,9 @@ void count_error(MPI_Comm *comm, int *code, ...)
     ++handled;
 }
 
-/// What is under way on a communicator goes on when it is freed, and its errors are the
-/// communicator's. Rank 0 calls last, when the others have freed it and many others more.
-void freed()
+/// Rank 0 calls last, when the others have freed it, and others more.
+void free_pending(MPI_Comm comm, int failures, std::vector<MPI_Comm> others)
 {
-    MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Comm many[20];
-    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-    is(MPI_Comm_dup(MPI_COMM_WORLD, &comm), MPI_SUCCESS, "dup");
-    MPI_Comm_set_name(comm, "freed");
-    MPI_Comm_create_errhandler(count_error, &handler);
-    MPI_Comm_set_errhandler(comm, handler);
-    for (MPI_Comm &one : many) {
-        is(MPI_Comm_dup(MPI_COMM_WORLD, &one), MPI_SUCCESS, "dup");
-    }
-    lose_victim();
     int token = 0;
     for (int rank = 1; me == 0 && rank < size; ++rank) {
         if (rank != victim) {
@@ -244,6 +232,7 @@ void freed()
                MPI_SUCCESS, "receive");
         }
     }
+    handled = 0;
     MPI_Comm fresh = MPI_COMM_NULL;
     int count = -1;
     int flag = 1;
@@ -252,18 +241,45 @@ void freed()
     is(MPI_Icomm_validate_all(comm, &count, &requests[1]), MPI_SUCCESS, "ivalidate_all");
     is(MPIX_Comm_iagree(comm, &flag, &requests[2]), MPI_SUCCESS, "iagree");
     is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
-    for (MPI_Comm &one : many) {
+    for (MPI_Comm &one : others) {
         is(MPI_Comm_free(&one), MPI_SUCCESS, "free");
     }
     if (me != 0) {
         is(MPI_Send(&token, 1, MPI_INT, 0, 2, MPI_COMM_WORLD), MPI_SUCCESS, "send");
     }
     is(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for ivalidate_all");
-    that(count == 1, "%d failures", count);
+    that(count == failures, "%d failures", count);
     is(MPI_Wait(&requests[2], MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED, "wait for iagree");
     is(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait for idup");
     that(handled == 2, "the error handler was called %d times", handled);
+}
+
+/// What is under way on a communicator goes on when it is freed, and its errors are the
+/// communicator's.
+void freed()
+{
+    MPI_Comm comms[2] = {MPI_COMM_NULL, MPI_COMM_NULL};
+    MPI_Comm half = MPI_COMM_NULL;
+    is(MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]), MPI_SUCCESS, "dup");
+    const int side = me % 2;
+    is(MPI_Comm_split(MPI_COMM_WORLD, side, me, &half), MPI_SUCCESS, "split");
+    is(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - side, 3, &comms[1]), MPI_SUCCESS,
+       "intercomm_create");
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Comm_create_errhandler(count_error, &handler);
+    for (MPI_Comm comm : comms) {
+        MPI_Comm_set_name(comm, "freed");
+        MPI_Comm_set_errhandler(comm, handler);
+    }
+    std::vector<MPI_Comm> many(20, half);
+    for (MPI_Comm &one : many) {
+        is(MPI_Comm_dup(MPI_COMM_WORLD, &one), MPI_SUCCESS, "dup");
+    }
+    lose_victim();
+    free_pending(comms[0], 1, many);
+    free_pending(comms[1], victim % 2 == side ? 0 : 1, {half});
     // Then it goes: no context id is left that a communicator has.
+    int count = -1;
     is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all");
     for (int i = 16384; i < opal_pointer_array_get_size(&ompi_mpi_communicators); ++i) {
         while (opal_pointer_array_get_item(&ompi_mpi_communicators, i) != nullptr) {
