@@ -55,6 +55,15 @@ std::size_t contexts_for(const Draft &draft, const Verdict &verdict)
     return verdict.error == MPI_SUCCESS ? own + more : std::size_t{0};
 }
 
+/// The same of a guest, by the value alone: its members need not hold the same for recognised, and
+/// must make the same attempts all the same.
+std::size_t contexts_for(const Draft &draft, const Value &value)
+{
+    const std::size_t own = contexts_of(draft.inter);
+    const std::size_t more = value.failed.empty() ? 0 : own + (draft.topology ? 1U : 0U);
+    return (value.flags & all_well) != 0 ? own + more : std::size_t{0};
+}
+
 /// What this process says of its draft.
 bool well(Record &record, const Draft &draft)
 {
@@ -101,11 +110,11 @@ int conclude(Draft draft, Verdict verdict, const Agreed &agreed, ompi_communicat
 int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
 {
     Verdict verdict;
-    const Agreed agreed = agree_with_contexts(record, well(record, draft), Semantics::strict,
-                                              [&](const Value &value) {
-                                                  verdict = judge(record, value);
-                                                  return contexts_for(draft, verdict);
-                                              });
+    const Agreed agreed = agree_with_contexts(
+        record, well(record, draft), Semantics::strict, [&](const Value &value) {
+            verdict = judge(record, value);
+            return record.guest() ? contexts_for(draft, value) : contexts_for(draft, verdict);
+        });
     if (record.guest() && !agreed.value.failed.empty() && (agreed.value.flags & all_well) != 0) {
         // Not all of a guest's members need hold the same for recognised.
         Brought brought;

@@ -445,6 +445,15 @@ void Record::carry_out(Call &mine, const Actions &actions)
 /// calls make of the communicator they must make in one.
 void Record::conclude()
 {
+    // What is begun in `done` may bring decisions, too: they wait until that has its place here.
+    if (concluding_) {
+        return;
+    }
+    concluding_ = true;
+    struct Over {
+        bool &concluding;
+        ~Over() { concluding = false; }
+    } over{concluding_};
     while (!waiting_.empty() && waiting_.front()->agreement.decision() != nullptr) {
         Call &next = *waiting_.front();
         waiting_.erase(waiting_.begin());
@@ -484,6 +493,7 @@ void Record::revoke()
     revoked = true;
     divert_if_needed();
     process::revoke(context_);
+    revoke_inner();
     service().alarm_guests();
     // Everybody tells everybody: whoever lives has heard it when one that lives has.
     for (Rank member = 0; member < size(); ++member) {

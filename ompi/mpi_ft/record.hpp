@@ -217,6 +217,7 @@ class Record {
     std::vector<int> left_of(Rank first, Rank count) const;
     void drop_inner();
     void retire_inner();
+    void revoke_inner() const;
 
     ompi_communicator_t *comm_;             ///< nullptr once it is gone, and of a guest
     ompi_communicator_t *local_ = nullptr;  ///< the own group's, of an intercommunicator
@@ -242,6 +243,7 @@ class Record {
     std::deque<std::unique_ptr<Call>> calls_; ///< by rising sequence, then attempt
     std::unique_ptr<Call> spare_;
     std::vector<Call *> waiting_;            ///< begun here, and not over, in the same order
+    bool concluding_ = false;                ///< in conclude()
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input
     std::uint32_t *next_sequence_ = nullptr; ///< the service's

@@ -76,16 +76,25 @@ void Record::retire_inner()
         service().later([inner]() mutable { service().free(inner); });
     }
     former_.clear();
+    revoke_inner();
     for (ompi_communicator_t **inner : {&survivors_, &neighbours_}) {
-        if (*inner == nullptr) {
+        if (*inner != nullptr) {
+            former_.push_back(std::exchange(*inner, nullptr));
+        }
+    }
+}
+
+/// Ends the collectives that are under way among the survivors.
+void Record::revoke_inner() const
+{
+    for (const ompi_communicator_t *inner : {survivors_, neighbours_}) {
+        if (inner == nullptr) {
             continue;
         }
-        process::revoke((*inner)->c_contextid);
-        if (OMPI_COMM_IS_INTER(*inner)) {
-            process::revoke((*inner)->c_local_comm->c_contextid);
+        process::revoke(inner->c_contextid);
+        if (OMPI_COMM_IS_INTER(inner)) {
+            process::revoke(inner->c_local_comm->c_contextid);
         }
-        former_.push_back(*inner);
-        *inner = nullptr;
     }
 }
 

@@ -250,6 +250,7 @@ void Daemon::on_timer()
         jobs_.learn();
         session_->tick(now);
         gather_->tick();
+        end_input();
         check_ranks();
         wind_down_->tick();
         check_launch(now);

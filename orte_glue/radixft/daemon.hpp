@@ -306,6 +306,7 @@ class Daemon {
     /// `output_` or, where that folder is missing on this host, the same in the temporary folder.
     std::string output_here() const;
     void without_mpirun(const membership::View &view);
+    void end_input();
     void stand_in();
     void check_ranks();
     const RankDeath *missed_by(const orte_proc_t &waiting) const;
@@ -410,6 +411,7 @@ class Daemon {
     Drops drops_;          ///< the engine's apart
     unsigned leaving_ticks_ = 0;
     std::optional<base::Time> orphaned_at_; ///< mpirun has been gone since
+    std::map<Rank, unsigned> input_looks_;  ///< that found nothing to be read, in a row
     std::string must_end_;                  ///< why, if the job must end
     base::Time must_end_since_;
     /// Since when a rank of this daemon has waited in MPI_Init for a dead one, without mpirun.

@@ -7,6 +7,11 @@
 
 #include "orte_glue/radixft/callbacks.hpp"
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 namespace ft::radixft {
 
 namespace {
@@ -23,16 +28,22 @@ bool recorded(const orte_proc_t &child)
     return ORTE_FLAG_TEST(&child, ORTE_PROC_FLAG_RECORDED);
 }
 
-/// What a rank of this daemon would still read came from mpirun: who waits for it finds its end.
-void end_input()
+/// Whether that process has read what is in the pipe that is its standard input, if it has one.
+bool has_read_all(pid_t pid)
 {
-    for (int i = 0; i < orte_local_children->size; ++i) {
-        const auto *const child =
-            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
-        if (child != nullptr && !recorded(*child)) {
-            orte_iof.close(&child->name, ORTE_IOF_STDIN);
-        }
+    const std::string path = "/proc/" + std::to_string(pid) + "/fd/0";
+    const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return true;
     }
+    struct stat what {};
+    int unread = 0;
+    const bool pipe = ::fstat(fd, &what) == 0 && S_ISFIFO(what.st_mode);
+    if (pipe && ::ioctl(fd, FIONREAD, &unread) != 0) {
+        unread = 0;
+    }
+    ::close(fd);
+    return unread == 0;
 }
 
 } // namespace
@@ -68,7 +79,6 @@ void Daemon::without_mpirun(const membership::View &view)
     }
     if (!orphaned_at_) {
         orphaned_at_ = monotonic_now();
-        end_input();
         if (*orphaned_at_ - must_end_since_ > settled_after) {
             must_end_.clear(); // mpirun has known of it, and let the job go on
         }
@@ -78,6 +88,27 @@ void Daemon::without_mpirun(const membership::View &view)
     }
     wind_down_->on_view(root, std::vector<NodeId>(view.members().begin(), view.members().end()));
     check_ranks();
+}
+
+/// Input came from mpirun: a rank that has read all of it finds its end, instead of waiting. This
+/// daemon may have some of it that did not fit the pipe, and writes that between two looks.
+void Daemon::end_input()
+{
+    constexpr unsigned empty_looks = 3;
+    for (int i = 0; orphaned_at_ && i < orte_local_children->size; ++i) {
+        const auto *const child =
+            static_cast<const orte_proc_t *>(opal_pointer_array_get_item(orte_local_children, i));
+        if (child == nullptr || recorded(*child) || child->pid <= 0) {
+            continue;
+        }
+        unsigned &looks = input_looks_[{child->name.jobid, child->name.vpid}];
+        if (looks < empty_looks) {
+            looks = has_read_all(child->pid) ? looks + 1 : 0;
+            if (looks == empty_looks) {
+                orte_iof.close(&child->name, ORTE_IOF_STDIN);
+            }
+        }
+    }
 }
 
 void Daemon::stand_in()

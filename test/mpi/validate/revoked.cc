@@ -5,6 +5,7 @@
 //        revoked itself     sends to the own rank wait for their receives
 //        revoked any_source a receive from any source has its message, not yet its bytes, rank 1 of
 //                           three dies
+//        revoked survivors  rank 0 waits in a collective among the survivors of rank 2 of three
 //        revoked buffered   persistent buffered sends, rank 1 of at least three dies
 #include "check.hpp"
 
@@ -15,6 +16,15 @@ namespace {
 constexpr int long_message = 1 << 20;
 constexpr int tag = 3;
 constexpr int word_tag = 4;
+
+/// The signal that a rank outside of MPI waits for.
+sigset_t wake_up()
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    return signals;
+}
 
 MPI_Comm twin()
 {
@@ -112,14 +122,11 @@ void any_source()
         die();
     }
     if (me == sender) {
-        sigset_t signals;
-        sigemptyset(&signals);
-        sigaddset(&signals, SIGUSR1);
-        sigprocmask(SIG_BLOCK, &signals, nullptr);
         is(MPI_Isend(sent.data(), long_message, MPI_CHAR, receiver, tag, comm, &request),
            MPI_SUCCESS, "isend");
         const int process = getpid();
         is(MPI_Ssend(&process, 1, MPI_INT, receiver, tag, MPI_COMM_WORLD), MPI_SUCCESS, "process");
+        const sigset_t signals = wake_up();
         int signal = 0;
         sigwait(&signals, &signal);
         is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "its wait");
@@ -138,6 +145,29 @@ void any_source()
     kill(process, SIGUSR1);
     is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "the receive that has its message");
     that(sent == received, "wrong bytes");
+}
+
+/// Who does not come revokes instead.
+void survivors()
+{
+    constexpr int victim = 2;
+    constexpr int waiter = 0;
+    const MPI_Comm comm = twin();
+    all_through({victim});
+    if (me == victim) {
+        die();
+    }
+    hear_of(comm, {victim});
+    int count = -1;
+    is(MPI_Comm_validate_all(comm, &count), MPI_SUCCESS, "validate_all");
+    is(MPI_Barrier(comm), MPI_SUCCESS, "a barrier of the survivors");
+    if (me == waiter) {
+        send_word(1);
+        is(MPI_Barrier(comm), MPIX_ERR_REVOKED, "one that the other does not come to");
+    } else {
+        wait_for_word(waiter);
+        is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+    }
 }
 
 /// One run of a persistent request. Its end, not its start, tells; Open MPI frees it then when that
@@ -200,11 +230,16 @@ void buffered()
 int main(int argc, char **argv)
 {
     const std::string what = argc > 1 ? argv[1] : "matched";
+    // Before there are other threads, any of which would be given it.
+    const sigset_t signals = wake_up();
+    sigprocmask(SIG_BLOCK, &signals, nullptr);
     start(&argc, &argv);
     if (what == "any_source") {
         any_source();
     } else if (what == "buffered") {
         buffered();
+    } else if (what == "survivors") {
+        survivors();
     } else if (what == "itself") {
         itself();
     } else {

@@ -193,6 +193,11 @@ def revoked_buffered():
     survivors(4, 1, REVOKED, "buffered")
 
 
+def revoked_survivors():
+    """A collective among the survivors ends when the communicator is revoked"""
+    survivors(3, 2, REVOKED, "survivors")
+
+
 def revoked_any_source():
     """A receive from any source that has its message gets its bytes although another rank fails"""
     survivors(3, 1, REVOKED, "any_source")
@@ -432,7 +437,7 @@ SETS = {
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, cut_off, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
-    "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_any_source],
+    "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_survivors, revoked_any_source],
     "examples": [examples, heat],
 }
 

@@ -348,13 +348,14 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
     auto *descriptor = static_cast<Descriptor *>(des->des_cbdata);
     mca::take_over(descriptor);
     BtlPath &path = *descriptor->path;
-    if (OPAL_UNLIKELY(status < 0)) {
-        path.note_error();
-        free_failed(path, des);
-    }
     const base::Time present = now();
     {
         Guard guard(path.peer->lock);
+        if (OPAL_UNLIKELY(status < 0)) {
+            path.note_error();
+            // With the lock, for whoever gives it to the BTL now looks at it with that.
+            free_failed(path, des);
+        }
         if (descriptor->in_call) {
             descriptor->returned = true;
         } else {

@@ -164,6 +164,7 @@ int Completions::run_all() noexcept
             mca_pml_base_bsend_request_free(request->bsend_buffer);
             request->bsend_buffer = nullptr;
             if (request->end != 0) { // its receiver had asked for it
+                left_mpi_buffer.fetch_add(1, std::memory_order_relaxed);
                 leaving_mpi_buffer.fetch_sub(1, std::memory_order_release);
             }
         }

@@ -250,14 +250,17 @@ int start(SendRequest &request) noexcept
 /// Room for a message in the MPI buffer, nullptr when there is none. What is there of an earlier
 /// one is given back when its bytes are acknowledged, and the program may have heard before that
 /// they were received: then there is room, by what MPI says. Not for ever, since a buffered send
-/// ends whatever its receivers do.
+/// ends whatever its receivers do; and once, until another one has left.
 void *room_in_mpi_buffer(std::size_t bytes) noexcept
 {
     constexpr base::Duration patience = base::Duration::from_ms(1000);
+    static std::atomic<std::uint32_t> in_vain{UINT32_MAX};
     base::Time until = base::Time::never();
     for (;;) {
         // Asked before: where nothing is leaving any more, what has left is there to be found.
-        const bool leaving = leaving_mpi_buffer.load(std::memory_order_acquire) != 0;
+        const std::uint32_t left = left_mpi_buffer.load(std::memory_order_relaxed);
+        const bool leaving = leaving_mpi_buffer.load(std::memory_order_acquire) != 0 &&
+                             in_vain.load(std::memory_order_relaxed) != left;
         void *room = mca_pml_base_bsend_request_alloc_buf(bytes); // makes progress if it fails
         if (OPAL_LIKELY(room != nullptr) || !leaving) {
             return room;
@@ -265,6 +268,7 @@ void *room_in_mpi_buffer(std::size_t bytes) noexcept
         const base::Time present = now();
         until = std::min(until, present + patience);
         if (present >= until) {
+            in_vain.store(left, std::memory_order_relaxed);
             return nullptr;
         }
     }

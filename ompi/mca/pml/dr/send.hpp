@@ -24,6 +24,8 @@ int start_requests(std::size_t count, ompi_request_t **requests) noexcept;
 /// Messages in the MPI buffer that their receivers have asked for: they leave it in time, whatever
 /// this program does.
 inline std::atomic<std::uint32_t> leaving_mpi_buffer{0};
+/// How many of them have left.
+inline std::atomic<std::uint32_t> left_mpi_buffer{0};
 
 /// Gives a request's match or rts to the engine. Peer's lock held.
 /// \return false when the window has no room (or there is no memory): try again later
