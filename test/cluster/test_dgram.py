@@ -267,15 +267,15 @@ def route_back(text, kind, at_first):
             if at_first:
                 change("add")
             with ftring.Story(cluster, dict(DGRAM, btl_dgram_if_include="rail0,rail1"), DEADLINE, kinds="bulk,storm") as story:
-                story.under_way("bulk", rounds=4)
+                story.under_way("bulk")
                 if not at_first:
                     change("add")
-                    story.goes_on()
+                    story.goes_on(4)
                 change("del")
-                story.goes_on()
+                story.goes_on(4)
                 cluster.tool("cut", "n1", "1", "--how", "drop")
                 check(cluster.await_struck("drop", "n1", "1", 1, story.end), "nothing was cut")
-                story.goes_on()
+                story.goes_on(4)
                 finish(story)
                 check(counted(story, "btl/dgram", "refused") > 0, "the kernel took all that was sent")
                 said = " ".join(story.run.err.split())

@@ -377,9 +377,7 @@ void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t *
 {
     mca::take_over(des);
     auto &path = *static_cast<BtlPath *>(des->des_cbdata);
-    if (OPAL_UNLIKELY(__atomic_load_n(&path.given, __ATOMIC_RELAXED) == des)) {
-        __atomic_store_n(&path.given, nullptr, __ATOMIC_RELEASE);
-    }
+    __atomic_store_n(&path.control_done, true, __ATOMIC_RELEASE);
     if (OPAL_UNLIKELY(status < 0)) {
         path.note_error();
         free_failed(path, des);

@@ -30,6 +30,7 @@ struct Descriptor : Hook<DescriptorTag> {
     mca_btl_base_descriptor_t *des = nullptr;
     TxVfrag *tx = nullptr; ///< nullptr once the engine was told that it is gone
     base::Time sent_at;
+    base::Time retry_at; ///< while it is stuck: not before
     std::uint8_t index = 0;
     bool in_call = false;  ///< btl_send has not returned
     bool returned = false; ///< its callback came while in_call
@@ -43,13 +44,14 @@ enum class Fault : std::uint8_t {
     final,         ///< its BTL reported an error
 };
 
-/// Guarded by the peer's lock; `fault`, `unsent`, `given` and `connections` are atomic,
+/// Guarded by the peer's lock; `fault`, `unsent`, `control_done` and `connections` are atomic,
 /// `seen_socket` is the watch's.
 struct BtlPath {
     PeerState *peer = nullptr;
     mca_btl_base_module_t *btl = nullptr;
     mca_btl_base_endpoint_t *endpoint = nullptr;
     PathId id = reliability::no_path;
+    bool control_done = false;     ///< a control fragment was called back for since one was given
     std::uint16_t sendi_bytes = 0; ///< what btl_sendi is asked to take at most, header included
     bool in_place =
         false; ///< sent from where the bytes are: the BTL can, and no other path leads there
@@ -69,16 +71,14 @@ struct BtlPath {
     unsigned connections = 0;     ///< seen so far
     unsigned connections_met = 0; ///< of these, what renew() knows of
     CopyWay copy_way;             ///< of what is long, where it is vader
+    Retry retry;                  ///< of `stuck`
     base::Time broken_since = base::Time::never(); ///< without a connection since
     base::Time renew_at;                           ///< not before
     /// Given to btl/tcp, which will not call back for it.
     mca_btl_base_descriptor_t *unsent = nullptr;
     mca_btl_base_descriptor_t *stuck = nullptr; ///< the BTL had no room for it: try again
     Descriptor *stuck_record = nullptr;
-    Retry retry; ///< of `stuck`
     List<Descriptor, DescriptorTag> held;
-    /// The control fragment that btl/tcp is being given; nullptr when it has called back for it.
-    mca_btl_base_descriptor_t *given = nullptr;
 
     /// BTL and number of the module among its kind: "tcp[1]".
     std::string name() const;

@@ -516,7 +516,7 @@ void PeerState::call_again() const noexcept
     for (const auto &path : paths) {
         if (OPAL_UNLIKELY(path->stuck != nullptr)) {
             now = now || path->retry.at_once();
-            when = std::min(when, path->retry.at());
+            when = std::min(when, path->stuck_record->retry_at);
         }
         if (OPAL_LIKELY(path->removed ||
                         (path->known_fault() == Fault::none && path->broken_since.is_never()))) {

@@ -5,7 +5,6 @@
 /// as it says of every error of libfabric that there is no room; and each costs memory, which it
 /// does not give back.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 
 #include "opal/ft/base/time.hpp"
@@ -15,30 +14,27 @@ namespace ft::dr {
 /// Of one path. Guarded by the peer's lock.
 class Retry {
   public:
-    /// \param now or a little before it
-    void refused(base::Time now) noexcept
+    /// \param now or a little before it \return when it is to be tried again at the earliest
+    base::Time refused(base::Time now) noexcept
     {
         if (refusals_ < at_each_pass + most_doublings) {
             ++refusals_;
         }
-        at_ = at_once()
-                  ? base::Time{}
-                  : now + base::Duration::from_us(std::int64_t{1} << (refusals_ - at_each_pass));
+        return at_once()
+                   ? now
+                   : now + base::Duration::from_us(std::int64_t{1} << (refusals_ - at_each_pass));
     }
     /// Something was taken.
     void over() noexcept { refusals_ = 0; }
 
     /// At the next pass, whenever that is.
     bool at_once() const noexcept { return refusals_ <= at_each_pass; }
-    /// Not before.
-    base::Time at() const noexcept { return at_; }
 
   private:
     static constexpr std::uint8_t at_each_pass = 8;
     static constexpr std::uint8_t most_doublings = 10; ///< 1 ms
 
     std::uint8_t refusals_ = 0; ///< in a row, saturating
-    base::Time at_;
 };
 
 } // namespace ft::dr

@@ -44,7 +44,7 @@ class TcpEndpoint {
     /// for it. If not it waits for the next connection, and the callback is still to come.
     static bool refused(const mca_btl_base_descriptor_t &des) noexcept
     {
-        return (des.des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0;
+        return (load(des.des_flags) & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0;
     }
     /// Outside of btl/tcp's calls: takes an endpoint out of the state that btl/tcp leaves it in
     /// when it accepts a connection that is broken already. It is without a connection then, makes

@@ -43,12 +43,12 @@ bool lost_in_stream(const reliability::FragmentRecord &record, const BtlPath &pa
            (record.reason == LossReason::gap || record.reason == LossReason::nack);
 }
 
-/// After btl/tcp returned an error for a control fragment: whether it is still ours.
-bool refused_control(BtlPath &path, const mca_btl_base_descriptor_t &des) noexcept
+/// After btl/tcp returned an error for a control fragment: whether it is still ours. False also
+/// when that cannot be told, since it has called back for it or for another one.
+bool refused_control(const BtlPath &path, const mca_btl_base_descriptor_t &des) noexcept
 {
-    // In this order: before the callback nobody else writes there, after it anybody may.
-    const bool refused = TcpEndpoint::refused(des);
-    return __atomic_exchange_n(&path.given, nullptr, __ATOMIC_ACQ_REL) == &des && refused;
+    // In this order: before its callback nobody else writes there, after it anybody may.
+    return TcpEndpoint::refused(des) && !__atomic_load_n(&path.control_done, __ATOMIC_ACQUIRE);
 }
 
 } // namespace
@@ -150,9 +150,7 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     des->des_cbdata = &path;
     engine.sent(what, present);
     mca::hand_over(des);
-    if (path.tcp != nullptr) {
-        __atomic_store_n(&path.given, des, __ATOMIC_RELAXED);
-    }
+    __atomic_store_n(&path.control_done, false, __ATOMIC_RELAXED);
     lock.unlock();
     const int rc = give(path, des);
     lock.lock();
@@ -409,7 +407,7 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
     if (rc == OPAL_ERR_OUT_OF_RESOURCE && !held->returned) {
         path.stuck = des; // still ours
         path.stuck_record = held;
-        path.retry.refused(present);
+        held->retry_at = path.retry.refused(present);
         return;
     }
     path.retry.over();
@@ -454,7 +452,7 @@ void PeerState::retry_stuck(base::Time present) noexcept
         mca_btl_base_descriptor_t *des = path->stuck;
         Descriptor *held = path->stuck_record;
         const bool unwanted = held->tx == nullptr || path->removed;
-        if (!unwanted && present < path->retry.at()) {
+        if (!unwanted && present < held->retry_at) {
             continue;
         }
         path->stuck = nullptr;
