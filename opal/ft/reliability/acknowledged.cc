@@ -121,7 +121,7 @@ void Sender::acknowledge(Vfrag &v, std::uint64_t mask, base::Time now)
         Path &path = paths_.use(record.path);
         if (record.state == FragmentState::in_flight) {
             if (path.congestion != nullptr) {
-                if (record.question != 0 && !first_came(record)) {
+                if (record.question != 0 && !first_came(record, now)) {
                     path.congestion->on_repaired(bytes, record.question - 1U);
                 }
                 path.congestion->on_acked(bytes, path.in_flight, record.tx, path.next_tx, now);

@@ -423,9 +423,10 @@ void Sender::on_time(base::Time now)
     });
 }
 
-bool Sender::first_came(const FragmentRecord &again) const noexcept
+bool Sender::first_came(const FragmentRecord &again, base::Time now) const noexcept
 {
-    return duplicates_told_ || (newest_told_ != 0 && serial_diff(newest_told_, again.stamp) < 0);
+    return duplicates_told_ ||
+           (newest_told_ != 0 && later(again.stamp, newest_told_, stamp_of(now)));
 }
 
 std::int32_t Sender::on_spurious(std::uint32_t told)

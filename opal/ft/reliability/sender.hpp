@@ -324,7 +324,7 @@ class Sender {
     /// What a timer sent again is acknowledged: whether the first transmission had come. So it had
     /// if the peer had not seen the second when it said this (RFC 3522), or has seen both (RFC
     /// 3708); else the timer repaired a loss, which counts as any (RFC 8985, 7.4.2).
-    [[nodiscard]] bool first_came(const FragmentRecord &again) const noexcept;
+    [[nodiscard]] bool first_came(const FragmentRecord &again, base::Time now) const noexcept;
     /// \return how many more duplicates of retransmissions the peer has seen
     std::int32_t on_spurious(std::uint32_t told);
     void mark_lost(Vfrag &vfrag, unsigned index, LossReason reason);
