@@ -15,7 +15,7 @@ const char *Config::check() const noexcept
     if (window_vfrags < 2 || window_vfrags > max_window) {
         return "window_vfrags";
     }
-    if (path_depth < 1) {
+    if (path_depth < 1 || path_depth > max_path_depth) {
         return "path_depth";
     }
     if (rto_min <= zero) {

@@ -13,20 +13,22 @@ namespace ft::reliability {
 /// Limits of the protocol itself; both ends agree on them by being the same version.
 inline constexpr unsigned max_fragments = 64; ///< fragments in a VFRAG (paper, section 3.3)
 inline constexpr unsigned max_paths = 16;     ///< paths to one peer
+inline constexpr unsigned max_path_depth =
+    2047; ///< of all paths together fits the count of a fragment's descriptors, twice over
 inline constexpr unsigned max_window =
     1024; ///< VFRAGs that a receiver tracks beyond the cumulative one
 
-/// One set for the process; engines keep a reference and never change it. Ranges are enforced by
-/// `Config::check`.
+/// One set for the process; engines keep a reference and never change it (but see seal_headers).
+/// Ranges are enforced by `Config::check`.
 struct Config {
     std::uint32_t fragment_bytes = 64 * 1024; ///< S_max: payload of a fragment, bytes, 256 to 16 Mi
     std::uint64_t window_bytes =
         16 * 1024 * 1024; ///< unacknowledged payload to one peer, bytes, >= fragment_bytes
-    std::uint32_t window_vfrags = 256; ///< unacknowledged VFRAGs to one peer, 1 to max_window
-    std::uint32_t path_depth =
-        16; ///< fragments handed to a path's BTL and not locally complete, >= 1
-    bool checksum_payload = true; ///< default for paths that do not say otherwise
-    bool checksum_header = true;  ///< off only where the transport is trusted
+    std::uint32_t window_vfrags = 256; ///< unacknowledged VFRAGs to one peer, 2 to max_window
+    std::uint32_t path_depth = 16; ///< fragments handed to a path's BTL and not locally complete, 1
+                                   ///< to max_path_depth
+    bool checksum_payload = true;  ///< default for paths that do not say otherwise
+    bool checksum_header = true;   ///< off only where the transport is trusted
     base::Duration rto_initial = base::Duration::from_ms(
         50); ///< before the first sample (RFC 6298 says 1 s; a cluster is nearer)
     base::Duration rto_min = base::Duration::from_ms(2); ///< floor; must exceed scheduling noise
@@ -60,6 +62,13 @@ struct Config {
     bool disable_order = false;       ///< early fragments are delivered as they come
     bool disable_early_timer = false; ///< over several paths a VFRAG's timer runs from its last
                                       ///< fragment
+
+    /// checksum_header, which rises when a peer is met that believes no header without. Any thread.
+    [[nodiscard]] bool seals_headers() const noexcept
+    {
+        return __atomic_load_n(&checksum_header, __ATOMIC_RELAXED);
+    }
+    void seal_headers() noexcept { __atomic_store_n(&checksum_header, true, __ATOMIC_RELAXED); }
 
     /// The name of the first field that is out of range, or nullptr when all is well.
     [[nodiscard]] const char *check() const noexcept;

@@ -120,7 +120,9 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
     // Kept beyond the acknowledgement that ends it: that one tells of losses from before. Numbers
     // wrap.
     recovering_ = recovering_ && tx_diff(tx, recovered_at_) < forget_recovery;
-    round_.limited = round_.limited || in_flight >= window_ - window_ / 4;
+    // Of large packets the window may hold one, and be less than two: it is as full as it can be.
+    round_.limited =
+        round_.limited || in_flight >= window_ - window_ / 4 || in_flight + bytes > window_;
     if (starting_ && round_.limited && window_ < most_window) {
         window_ = std::min(window_ + bytes, most_window);
         set_pace();

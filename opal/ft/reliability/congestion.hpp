@@ -34,6 +34,18 @@ enum class CongestionControl : std::uint8_t {
     cubic,  ///< loss
     delay   ///< a queue that stands, and overrun
 };
+[[nodiscard]] constexpr const char *to_string(CongestionControl control) noexcept
+{
+    switch (control) {
+    case CongestionControl::hybrid:
+        return "hybrid";
+    case CongestionControl::cubic:
+        return "cubic";
+    case CongestionControl::delay:
+        return "delay";
+    }
+    return "?";
+}
 
 /// Not synchronised; deterministic.
 class Congestion {
@@ -119,6 +131,7 @@ class Congestion {
     [[nodiscard]] bool answered_for(std::uint32_t tx) const noexcept;
     /// How often it shrank, modulo 128.
     [[nodiscard]] std::uint8_t shrinks() const noexcept { return congestion_events_ & 0x7f; }
+    [[nodiscard]] CongestionControl control() const noexcept { return control_; }
     // To be looked at: how often it shrank, what it took for lost, and bytes per ns that go out (0
     // before a round trip was measured).
     [[nodiscard]] std::uint32_t congestion_events() const noexcept { return congestion_events_; }

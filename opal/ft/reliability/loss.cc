@@ -10,6 +10,9 @@ namespace ft::reliability {
 
 namespace {
 
+/// So many gaps without a fragment that was overtaken, and less reordering is tolerated again.
+constexpr std::uint8_t gaps_to_forget = 255;
+
 base::Duration age_of(const FragmentRecord &record, base::Time now)
 {
     return between(record.stamp, stamp_of(now));
@@ -437,13 +440,28 @@ std::int32_t Sender::on_spurious(std::uint32_t told)
     }
     spurious_seen_ = told;
     counters_.rare().retransmitted_spurious += static_cast<std::uint32_t>(more);
-    const auto gaps = static_cast<std::uint32_t>(counters_.rare().retransmitted_gap);
-    if (gaps == gaps_at_spurious_) {
-        return more; // a timer was wrong, not the reordering threshold
-    }
+    const RareCounters &counted = counters_.rare();
+    const auto gaps = static_cast<std::uint16_t>(counted.retransmitted_gap);
+    const auto others =
+        static_cast<std::uint16_t>(counted.retransmitted_timeout + counted.retransmitted_watchdog +
+                                   counted.retransmitted_tail + counted.retransmitted_failover);
+    const bool by_a_gap = gaps != gaps_at_spurious_ && others == others_at_spurious_;
     gaps_at_spurious_ = gaps;
-    paths_.tolerate_more_reordering();
+    others_at_spurious_ = others;
+    if (by_a_gap) { // else a timer may have been wrong, not the reordering threshold
+        gaps_since_change_ = 0;
+        paths_.tolerate_more_reordering();
+    }
     return more;
+}
+
+void Sender::note_gap()
+{
+    ++counters_.rare().retransmitted_gap;
+    if (++gaps_since_change_ == gaps_to_forget) {
+        gaps_since_change_ = 0;
+        paths_.tolerate_less_reordering();
+    }
 }
 
 } // namespace ft::reliability

@@ -166,7 +166,16 @@ class PathSet {
     void tolerate_more_reordering() noexcept
     {
         paths_.each_used([](PathId, Path &path) {
-            path.reorder_threshold = std::min(path.reorder_threshold * 2, 64U);
+            path.reorder_threshold =
+                std::max(path.reorder_threshold, std::min(path.reorder_threshold * 2, 64U));
+        });
+    }
+    /// For long nothing was (RFC 8985, 7.2).
+    void tolerate_less_reordering() noexcept
+    {
+        paths_.each_used([this](PathId, Path &path) {
+            const std::uint32_t least = PathTable::first_threshold(config_, path.info);
+            path.reorder_threshold = std::max(least, path.reorder_threshold / 2);
         });
     }
     void revive(PathId id, base::Time now); ///< a gone path has a fresh transport: probing

@@ -13,7 +13,7 @@ void set_up(Path &path, const PathInfo &info, const Config &config)
         info.unreliable ? std::make_unique<Congestion>(config.congestion, config.absence) : nullptr;
     path.info = info;
     path.bandwidth = info.bandwidth;
-    path.reorder_threshold = info.keeps_order ? 1 : config.reorder_threshold;
+    path.reorder_threshold = PathTable::first_threshold(config, info);
     path.rate_start = base::Time::never();
     path.next_probe = base::Time::never();
 }

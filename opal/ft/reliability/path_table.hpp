@@ -36,6 +36,13 @@ class PathTable {
         PathId id_;
     };
 
+    /// The reordering threshold that a path begins with.
+    [[nodiscard]] static std::uint32_t first_threshold(const Config &config,
+                                                       const PathInfo &info) noexcept
+    {
+        return info.keeps_order ? 1 : config.reorder_threshold;
+    }
+
     /// How many are going to be added, so that no memory is taken for more.
     void expect(std::size_t paths);
     /// \pre size() < max_paths

@@ -277,7 +277,7 @@ std::size_t Peer::write_control(const Transmit &t, std::span<std::byte> out) con
     }
     write_header(h, out);
     const std::size_t bytes = header_bytes + h.payload_bytes;
-    if (config_.checksum_header) {
+    if (config_.seals_headers()) {
         seal(out.first(bytes));
     }
     return bytes;

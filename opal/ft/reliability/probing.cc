@@ -69,7 +69,9 @@ void PathSet::on_probe_reply(PathId id, std::uint32_t nonce, base::Time now)
     }
     Path &path = paths_.use(id);
     path.answered_nonce = nonce;
-    path.probe_trip = std::max(nonce_at(now) - nonce, path.probe_trip / 2);
+    // Who was away reads late what came long ago: that says nothing about how long answers take.
+    const bool was_away = path.probe_in_flight && (path.looked || now - path.next_probe > away());
+    path.probe_trip = std::max(was_away ? 0 : nonce_at(now) - nonce, path.probe_trip / 2);
     if (nonce == path.probe_nonce) {
         path.probe_in_flight = false;
     } else if (path.probe_in_flight) {

@@ -132,7 +132,8 @@ class Receiver {
         h.flags |= flag_echo;
         h.echo_path = echo_path_;
         h.echo_timestamp = echo_stamp_;
-        const std::int64_t delay = (now - echo_at_).us();
+        // Another thread may have taken it by a later look at the clock than the one at hand.
+        const std::int64_t delay = std::max<std::int64_t>((now - echo_at_).us(), 0);
         h.echo_delay_us = delay < no_delay ? static_cast<std::uint16_t>(delay) : no_delay;
     }
     void fill(AckBody &body) const noexcept;

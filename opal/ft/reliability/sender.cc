@@ -139,7 +139,7 @@ void Sender::sent(const Choice &choice, std::uint32_t stamp, bool complete, base
             ++counters_.rare().retransmitted_watchdog;
             break;
         case LossReason::gap:
-            ++counters_.rare().retransmitted_gap;
+            note_gap();
             break;
         case LossReason::tail:
             ++counters_.rare().retransmitted_tail;
@@ -378,11 +378,14 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
         path.rtt.smoothed() < sample_interval && path.rtt.has_sample()) [[likely]] {
         return;
     }
-    path.sampled_at = now;
+    // A clock that was read before the echoed fragment went, or before what answers it, makes a
+    // sample look negative. It says nothing, and as a shortest round trip of zero it would stay.
     const auto sample = between(h.echo_timestamp, stamp) - base::Duration::from_us(h.echo_delay_us);
-    // A clock that was read before the echoed fragment went, or just before this one came, makes a
-    // sample look negative: then it is zero.
-    const base::Duration sensible = std::clamp(sample, base::Duration{}, config_.rto_max);
+    if (sample < base::Duration{} || stamp_age(h.echo_timestamp, stamp) < detail::stamp_ahead) {
+        return;
+    }
+    path.sampled_at = now;
+    const base::Duration sensible = std::min(sample, config_.rto_max);
     path.rtt.sample(sensible);
     if (path.congestion != nullptr) {
         path.congestion->on_round_trip(sensible, path.rtt.smoothed(), path.rtt.minimum());

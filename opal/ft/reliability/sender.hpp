@@ -36,7 +36,7 @@ class Sender {
     {
         // A quarter of the numbers is kept from data, so that replies pass a window full of it.
         const std::uint32_t reserve = ordered ? 0 : std::max(config_.window_vfrags / 4, 1U);
-        return next_ - base_ + reserve < config_.window_vfrags + (ordered ? 0 : 1) &&
+        return next_ - base_ + reserve < config_.window_vfrags &&
                (bytes == 0 || window_bytes_ + bytes <= config_.window_bytes);
     }
     /// Takes a VFRAG; there must be room. Numbers it and puts it in line.
@@ -327,6 +327,8 @@ class Sender {
     [[nodiscard]] bool first_came(const FragmentRecord &again, base::Time now) const noexcept;
     /// \return how many more duplicates of retransmissions the peer has seen
     std::int32_t on_spurious(std::uint32_t told);
+    /// Counts what is sent again since the mask showed a gap.
+    void note_gap();
     void mark_lost(Vfrag &vfrag, unsigned index, LossReason reason);
     void detect_losses(std::uint32_t end, base::Time now);
     [[nodiscard]] LossReason judge(const FragmentRecord &record, base::Time now) const noexcept;
@@ -391,16 +393,18 @@ class Sender {
     std::uint32_t newest_heard_ = 0;  ///< stamp of the newest transmission known to have arrived
     std::uint32_t timeout_ = 0;       ///< of a first transmission ...
     std::uint32_t timeout_at_ = 0;    ///< ... as of then
-    std::uint32_t gaps_at_spurious_ =
-        0; ///< retransmitted_gap (its lower half) when a spurious one was last told
-    std::uint32_t newest_stamp_ = 0; ///< of the newest transmission ...
-    PathId newest_path_ = no_path;   ///< ... and its path
-    PathId timeout_path_ = no_path;  ///< the one that timeout_ is of
-    std::uint8_t backoff_ = 0;       ///< of the whole peer; 0 again at every progress
-    std::uint8_t questions_ = 0;     ///< asked since the last progress
-    bool newest_ordered_ = false;    ///< of the newest transmission: it was of an ordered VFRAG
-    bool asked_ = false;             ///< nothing was sent since the peer was asked
-    bool any_heard_ : 1 = false;     ///< newest_heard_ means something
+    std::uint32_t newest_stamp_ = 0;  ///< of the newest transmission ...
+    // Lower parts of counters of what was sent again, when a spurious one was last told:
+    std::uint16_t gaps_at_spurious_ = 0;   ///< by a gap
+    std::uint16_t others_at_spurious_ = 0; ///< for another reason than a gap or a NACK
+    std::uint8_t gaps_since_change_ = 0;   ///< gaps since the reordering threshold last changed
+    PathId newest_path_ = no_path;         ///< ... and its path
+    PathId timeout_path_ = no_path;        ///< the one that timeout_ is of
+    std::uint8_t backoff_ = 0;             ///< of the whole peer; 0 again at every progress
+    std::uint8_t questions_ = 0;           ///< asked since the last progress
+    bool newest_ordered_ = false; ///< of the newest transmission: it was of an ordered VFRAG
+    bool asked_ = false;          ///< nothing was sent since the peer was asked
+    bool any_heard_ : 1 = false;  ///< newest_heard_ means something
     bool question_due_ : 1 = false;
     bool urgent_ : 1 = false; ///< a timer expired: one fragment goes out whatever the windows say
     bool duplicates_told_ : 1 = false; ///< the acknowledgement at hand tells of more duplicates

@@ -26,7 +26,7 @@ struct FragmentRecord {
     std::uint8_t tries = 0; ///< transmissions so far, saturating
     FragmentState state = FragmentState::unsent;
     LossReason reason = LossReason::none;
-    std::uint8_t held = 0; ///< descriptors of it with a BTL
+    std::uint16_t held = 0; ///< descriptors of it with a BTL; max_path_depth bounds them
     /// Not 0: sent again since a timer expired, and whether it was lost is not known; 1 more than
     /// Congestion::shrinks then.
     std::uint8_t question = 0;

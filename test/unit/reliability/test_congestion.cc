@@ -175,6 +175,49 @@ void two_share_a_link(void **)
     assert_true(jain > 0.9);
 }
 
+/// What is in flight on a way of 100 us without a queue, a second after one that lost a tenth and
+/// made each round trip take 8 ms: in bytes.
+std::uint64_t after_losses(std::uint32_t bytes)
+{
+    Congestion congestion(CongestionControl::hybrid);
+    ft::base::Rng rng(3);
+    const Time start = Time::zero() + Duration::from_s(1);
+    Time now = start;
+    std::uint32_t tx = 1;
+    std::uint64_t most = 0;
+    while (now - start < Duration::from_s(2)) {
+        const bool bad = now - start < Duration::from_s(1) && now != start;
+        std::uint64_t in_flight = 0;
+        const std::uint32_t first = tx;
+        while (congestion.allows(in_flight, bytes)) {
+            congestion.on_sent(bytes, tx++, false, now);
+            in_flight += bytes;
+        }
+        most = in_flight;
+        const Duration trip = bad ? Duration::from_ms(8) : Duration::from_us(100);
+        now += trip;
+        congestion.on_round_trip(trip, trip, Duration::from_us(100));
+        for (std::uint32_t t = first; t != tx; ++t, in_flight -= bytes) {
+            if (bad && rng.chance(0.1)) {
+                congestion.on_lost(bytes, t);
+            } else {
+                congestion.on_acked(bytes, in_flight, t, tx, now);
+            }
+        }
+    }
+    return most;
+}
+
+/// A window that has room for one packet and not for two is full with one.
+void it_grows_again_whatever_a_packet_holds(void **)
+{
+    std::uint64_t least = std::uint64_t{1} << 40;
+    for (const std::uint32_t bytes : {1400U, 4000U, 8900U, 16000U, 33000U, 40000U, 65000U}) {
+        least = std::min(least, after_losses(bytes));
+    }
+    assert_true(least > 512 * 1024);
+}
+
 /// A flow over a way with a queue that stands, 50 ms long.
 struct Queued {
     Congestion congestion{CongestionControl::cubic};
@@ -459,6 +502,7 @@ int main()
         cmocka_unit_test(loss_by_chance_does_not_stop_it),
         cmocka_unit_test(a_queue_that_runs_over_makes_it_shrink),
         cmocka_unit_test(two_share_a_link),
+        cmocka_unit_test(it_grows_again_whatever_a_packet_holds),
         cmocka_unit_test(who_loses_room_to_another_leaves_it_more),
         cmocka_unit_test(who_comes_to_a_queue_starts_until_it_grows),
         cmocka_unit_test(who_shares_a_core_does_not_take_that_for_a_queue),

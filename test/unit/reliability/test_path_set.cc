@@ -508,6 +508,46 @@ void there_are_at_most_sixteen(void **)
     assert_int_equal(beyond, no_path);
 }
 
+/// An answer that lay unread while the program computed does not teach that answers take long.
+void who_was_away_does_not_wait_longer_for_probes(void **)
+{
+    Duration patience[2];
+    for (const bool away : {false, true}) {
+        Fixture f(2);
+        f.take_down(0, 1);
+        while (f.set.probe_wanted() != 0) {
+            f.set.on_time(f.now = std::max(f.now + 1_us, f.set.next_deadline()));
+        }
+        const std::uint32_t nonce = f.probe(0);
+        f.now += away ? 30_s : 50_us;
+        f.set.on_time(f.now);
+        f.answer(0, nonce, 1_us);
+        while (f.set.probe_wanted() != 0) {
+            f.set.on_time(f.now = std::max(f.now + 1_us, f.set.next_deadline()));
+        }
+        (void)f.probe(0);
+        patience[away ? 1 : 0] = f.set[0].next_probe - f.now;
+    }
+    assert_true(patience[1] <= patience[0] * 2);
+}
+
+/// A program's own reordering threshold, beyond the limit, is not lowered by what should raise it.
+void a_threshold_beyond_the_limit_stays(void **)
+{
+    Config config;
+    config.reorder_threshold = 255;
+    unsigned after = 0;
+    {
+        PathSet set(config);
+        PeerCounters counters;
+        set.counters = &counters;
+        set.add(PathInfo{.max_fragment_bytes = 1 << 20});
+        set.tolerate_more_reordering();
+        after = set[0].reorder_threshold;
+    }
+    assert_int_equal(after, 255);
+}
+
 } // namespace
 
 int main()
@@ -533,6 +573,8 @@ int main()
         cmocka_unit_test(an_error_is_final_until_a_fresh_transport),
         cmocka_unit_test(answers_without_a_known_path_take_turns),
         cmocka_unit_test(there_are_at_most_sixteen),
+        cmocka_unit_test(who_was_away_does_not_wait_longer_for_probes),
+        cmocka_unit_test(a_threshold_beyond_the_limit_stays),
     };
     return cmocka_run_group_tests_name("path_set", tests, nullptr, nullptr);
 }

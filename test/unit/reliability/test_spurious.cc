@@ -462,6 +462,56 @@ void only_a_timeout_that_repairs_a_loss_shrinks_the_window(void **)
     assert_true(lost < 0.8);
 }
 
+/// Where things get lost, too, a timer that was too early is not taken for reordering.
+void a_late_answer_after_a_loss_leaves_the_reorder_threshold(void **)
+{
+    std::uint64_t spurious = 0;
+    unsigned threshold = 0;
+    {
+        Overtaking wire;
+        (void)wire.round(3, false);
+        Two &t = wire.t;
+        (void)t.a.submit(true, 8, 8, t.now);
+        t.b.take_all(t.a.pump(t.now), t.now);
+        t.b.peer.flush_acks();
+        (void)t.b.pump(t.now); // is lost
+        std::vector<Frame> again;
+        while (again.empty()) {
+            t.now = std::max(t.now, t.a.peer.next_deadline());
+            again = t.a.pump(t.now);
+            std::erase_if(again, [](const Frame &f) { return !f.again; });
+        }
+        t.b.take_all(again, t.now);
+        t.settle();
+        spurious = t.a.peer.counters().retransmitted_spurious;
+        threshold = wire.threshold();
+    }
+    assert_int_equal(spurious, 1);
+    assert_int_equal(threshold, 3);
+}
+
+/// When for long nothing was overtaken the threshold comes down to where it began.
+void reordering_is_forgotten(void **)
+{
+    unsigned learnt = 0;
+    unsigned soon = 0;
+    unsigned later = 0;
+    {
+        Overtaking wire;
+        (void)wire.round(3);
+        (void)wire.round(6);
+        learnt = wire.threshold();
+        for (int i = 0; i < 600; ++i) {
+            (void)wire.round(12, false);
+            soon = i == 100 ? wire.threshold() : soon;
+        }
+        later = wire.threshold();
+    }
+    assert_int_equal(learnt, 12);
+    assert_int_equal(soon, 12);
+    assert_int_equal(later, 3);
+}
+
 } // namespace
 
 int main()
@@ -482,6 +532,8 @@ int main()
         cmocka_unit_test(the_reorder_threshold_has_a_limit),
         cmocka_unit_test(a_loss_leaves_the_reorder_threshold),
         cmocka_unit_test(a_late_answer_leaves_the_reorder_threshold),
+        cmocka_unit_test(a_late_answer_after_a_loss_leaves_the_reorder_threshold),
+        cmocka_unit_test(reordering_is_forgotten),
     };
     return cmocka_run_group_tests_name("spurious", tests, nullptr, nullptr);
 }

@@ -83,6 +83,63 @@ void an_answer_from_before_the_clock_is_quick(void **)
     assert_true(after <= before);
 }
 
+/// One thread reads the clock, another one takes a fragment, then the first one answers it: no
+/// round trip is measured by that, least of all one of nothing, which would stay the shortest.
+void an_acknowledgement_with_an_old_clock_measures_nothing(void **)
+{
+    Duration before;
+    Duration after;
+    unsigned delay = 0;
+    {
+        Two t;
+        for (int i = 0; i < 5; ++i) {
+            (void)t.a.submit(true, 8, 8, t.now);
+            t.settle(4, 25_us);
+            t.now += 1_ms;
+        }
+        before = t.a.peer.paths()[0].rtt.minimum();
+        (void)t.a.submit(true, 8, 8, t.now);
+        const std::vector<Frame> frames = t.a.pump(t.now);
+        const Time old = t.now + 25_us;
+        t.now += 30_us;
+        t.b.take_all(frames, t.now);
+        t.b.peer.flush_acks();
+        const std::vector<Frame> answer = t.b.pump(old);
+        FragHeader h;
+        (void)parse_header(answer.front().bytes, true, h);
+        delay = h.echo_delay_us;
+        t.now += 25_us;
+        t.a.take_all(answer, t.now);
+        after = t.a.peer.paths()[0].rtt.minimum();
+    }
+    assert_true(before.ns() > 0);
+    assert_int_equal(delay, 0);
+    assert_int_equal(after.ns(), before.ns());
+}
+
+/// Nor by an answer to what was sent after the clock was read.
+void an_answer_from_before_the_clock_measures_nothing(void **)
+{
+    Duration before;
+    Duration after;
+    {
+        Two t;
+        for (int i = 0; i < 5; ++i) {
+            (void)t.a.submit(true, 8, 8, t.now);
+            t.settle(4, 25_us);
+            t.now += 1_ms;
+        }
+        before = t.a.peer.paths()[0].rtt.minimum();
+        (void)t.a.submit(true, 8, 8, t.now);
+        t.b.take_all(t.a.pump(t.now + 1_us), t.now);
+        t.b.peer.flush_acks();
+        t.a.take_all(t.b.pump(t.now), t.now);
+        after = t.a.peer.paths()[0].rtt.minimum();
+    }
+    assert_true(before.ns() > 0);
+    assert_int_equal(after.ns(), before.ns());
+}
+
 } // namespace
 
 int main()
@@ -91,6 +148,8 @@ int main()
         cmocka_unit_test(they_are_compared_by_age),
         cmocka_unit_test(a_pause_loses_nothing),
         cmocka_unit_test(an_answer_from_before_the_clock_is_quick),
+        cmocka_unit_test(an_acknowledgement_with_an_old_clock_measures_nothing),
+        cmocka_unit_test(an_answer_from_before_the_clock_measures_nothing),
     };
     return cmocka_run_group_tests_name("stamps", tests, nullptr, nullptr);
 }
