@@ -65,6 +65,7 @@ extern "C" {
 #include "opal/mca/allocator/allocator.h"
 #include "opal/mca/allocator/base/base.h"
 #include "opal/mca/base/base.h"
+#include "opal/mca/base/mca_base_component_repository.h"
 #include "opal/mca/base/mca_base_framework.h"
 #include "opal/mca/base/mca_base_pvar.h"
 #include "opal/mca/base/mca_base_var.h"

@@ -57,7 +57,8 @@ std::vector<Unreachable> unreachable() noexcept;
 void spread_news() noexcept;
 
 /// The program has the library of mpi_ft.h: a receive from any source ends with an error when a
-/// rank of its communicator has failed and nobody has acknowledged it. Others never asked for that.
+/// rank of its communicator has failed and nobody has acknowledged it. In other programs it does so
+/// where errors are fatal.
 void use_run_through() noexcept;
 bool run_through() noexcept;
 

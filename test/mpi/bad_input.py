@@ -113,6 +113,22 @@ def no_such_btl():
     result.must("Signal:" not in flat, "the job crashed")
 
 
+def misspelt_btl():
+    """A BTL that dr's lists name and there is none of is told of once; one that is only not used is not"""
+    for name, value, named in (("checksum", "none,tpc:full", "tpc"), ("protection", "tpc:ack", "tpc"),
+                               ("checksum", "full,vader:none", None), ("protection", "vader:none,self:ack", None)):
+        command = [ftmpi.MPIRUN, "--oversubscribe", "-np", "2",
+                   *ftmpi.mca({"pml": "dr", "btl": "tcp,self", f"pml_dr_{name}": value}),
+                   *[str(word) for word in [ftmpi.HASHRING, *WORK]]]
+        result = ftmpi.run(command, DEADLINE, show_stacks=True)
+        result.must(result.right, "the run is disturbed")
+        told = result.output.count("names a BTL that there is none of here")
+        result.must(told == (named is not None), f"{name} {value}: it is told {told} times")
+        if named:
+            result.must(f"The parameter pml_dr_{name} names" in result.output
+                        and f"BTL named there:  {named}" in result.output, "what is wrong is not named")
+
+
 def inert_unless_named():
     """btl/fault does nothing when it is not in the list of BTLs"""
     for btl in ("tcp,self", "^sm"):
@@ -158,6 +174,7 @@ TESTS = [
     mixed_pmls,
     no_path,
     no_such_btl,
+    misspelt_btl,
     inert_unless_named,
     silent_unless_asked,
 ]

@@ -56,6 +56,8 @@ BUT_OVER_DATAGRAMS = ["retransmitted_tail", "questions_sent", "spurious_timeouts
 OVER_DATAGRAMS = ["path_lost_bytes"]
 # The longest fragment here.
 FRAGMENT = 16384
+# With btl_fault_kill_btl: one path of two died.
+OF_A_DEAD_PATH = ["failovers", "retransmitted_failover", "path_failovers"]
 
 
 @functools.cache
@@ -79,6 +81,11 @@ def lines(who):
     return found
 
 
+def a_path_died():
+    """Whether one was to be killed."""
+    return any(word.startswith("btl_fault_kill_btl=") for word in sys.argv[3:])
+
+
 def program():
     """every variable is there and says what the program knows"""
     result = run()
@@ -91,7 +98,7 @@ def counted():
     """each kind of fault and of repair was counted"""
     total = ftmpi.sums(run().output, "pvars")
     datagrams = "dgram" in sys.argv[1]
-    wanted = ALWAYS + (OVER_DATAGRAMS if datagrams else BUT_OVER_DATAGRAMS)
+    wanted = ALWAYS + (OVER_DATAGRAMS if datagrams else BUT_OVER_DATAGRAMS) + (OF_A_DEAD_PATH if a_path_died() else [])
     fttap.comment(", ".join(f"{name} {total.get(name)}" for name in wanted))
     zero = [name for name in wanted if total.get(name, 0) == 0]
     run().must(not zero, f"counted nothing: {zero}")
@@ -116,6 +123,16 @@ def agree():
     run().must(not wrong, "\n".join(wrong))
 
 
+def trips_agree():
+    """the round trip and its variance of the path that died, which measures no more, are those of pml_dr_stats"""
+    dead = re.findall(r"^pml/dr\[rank (\d+) -> \S+ [^:]+\]: state=(?:down|probing|gone) .* rtt_us=([\d.]+) rttvar_us=([\d.]+) ",
+                      run().output, re.MULTILINE)
+    said = dict(re.findall(r"^trips\[rank (\d+)\]:(.*)$", run().output, re.MULTILINE))
+    run().must(dead and len(said) == int(sys.argv[2]), f"no path is dead: {dead}, {said}")
+    wrong = [(rank, trip, variance) for rank, trip, variance in dead if f"{trip}/{variance}" not in said[rank].split()]
+    run().must(not wrong, f"{wrong} are not among {said}")
+
+
 if __name__ == "__main__":
     ftmpi.become_subreaper()
-    fttap.main([program, counted, agree])
+    fttap.main([program, counted, agree] + ([trips_agree] if a_path_died() else []))

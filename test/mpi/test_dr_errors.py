@@ -22,6 +22,7 @@ LOST_PEER = os.path.join(PROGRAMS, "lost_peer")
 LOST_HALFWAY = os.path.join(PROGRAMS, "lost_halfway")
 PAIR = os.path.join(PROGRAMS, "pair")
 HALF_TAKEN = os.path.join(PROGRAMS, "half_taken")
+UNMATCHED = os.path.join(PROGRAMS, "unmatched")
 
 
 def mpirun(*arguments):
@@ -106,6 +107,13 @@ def lost_halfway():
         fttap.check(code == 0 and text.count("survived") == 6, f"{btl}, {kind}: exit {code}\n{text}")
 
 
+def unmatched():
+    """a synchronous send to who falls silent before it receives ends, although all is acknowledged and nobody is asked"""
+    _, text = mpirun("-n", "2", "--mca", "pml", "dr", "--mca", "btl", "tcp,self", "--mca", "pml_dr_give_up_ms", "2500",
+                     UNMATCHED)
+    fttap.check("unmatched: passed" in text, text)
+
+
 def refused_connections():
     """connections that a peer refuses do not slow down those to others"""
     with tempfile.TemporaryDirectory() as folder:
@@ -166,6 +174,31 @@ def half_taken():
     fttap.check("half_taken: passed" in text, text)
 
 
+def numbers_arrive():
+    """every parameter that is a number, set to one in its range that is not its default, is what comes of it"""
+    listing = ftmanual.ompi_info("--param", "pml", "dr", "--level", "9", "--parsable")
+    defaults = {name: int(value) for name, value in re.findall(r"^mca:pml:dr:param:pml_dr_(\w+):value:(\d+)$", listing, re.M)}
+    # A half more: of two that bound each other, both grow alike. What is small already is set by hand, and so are numbers
+    # that are cut to a multiple or by another.
+    wanted = {name: value + value // 2 for name, value in defaults.items()}
+    wanted.update({"fragment_bytes": 98304, "eager_limit": 5000, "ack_every": 97, "stripe_memory": 1, "keepalive_ms": 700,
+                   "stats": 2, "stats_interval_ms": 800, "verbose": 2})
+    fttap.check(all(wanted[name] != value for name, value in defaults.items()), f"{wanted} has defaults of {defaults}")
+
+    def loaded(numbers):
+        settings = [word for name, value in numbers.items() for word in ("--mca", f"pml_dr_{name}", str(value))]
+        code, text = mpirun("-n", "1", "--mca", "pml", "dr", "--mca", "btl", "vader,self", *settings, BROKEN_PIPE)
+        fttap.check(code == 0, text)
+        return {name: int(value) for name, value in re.findall(r"^pml/dr\[rank 0\] loaded: (\w+)=(\d+)$", text, re.M)}
+
+    found = loaded(wanted)
+    of_both = wanted.pop("unexpected_bytes")
+    fttap.check(of_both > wanted["eager_window_bytes"], "unexpected_bytes bounds the other one")
+    fttap.check(len(defaults) > 20 and found == wanted, f"set: {wanted}, loaded: {found}")
+    few = loaded({"verbose": 2, "unexpected_bytes": 5000})
+    fttap.check(few["eager_window_bytes"] == 5000, f"unexpected_bytes 5000: {few}")
+
+
 def settings_agree_with_the_manual():
     """the manual page describes every parameter with its default, and no other"""
     ftmanual.agree("pml", "dr", "ompi/mca/pml/dr")
@@ -176,6 +209,6 @@ def variables_agree_with_the_manual():
     ftmanual.variables_agree("pml", "dr", "ompi/mca/pml/dr")
 
 
-fttap.main([out_of_range, unknown_words, unacknowledged_across_nodes, contradictions, lost_peer, lost_halfway, refused_connections,
-            broken_pipe, half_taken, idle_peer_is_small, peers_at_first_contact,
-            inert_unless_named, settings_agree_with_the_manual, variables_agree_with_the_manual])
+fttap.main([out_of_range, unknown_words, unacknowledged_across_nodes, contradictions, lost_peer, lost_halfway, unmatched,
+            refused_connections, broken_pipe, half_taken, idle_peer_is_small, peers_at_first_contact,
+            numbers_arrive, inert_unless_named, settings_agree_with_the_manual, variables_agree_with_the_manual])

@@ -84,6 +84,19 @@ def two_opinions():
         fttap.comment(f"{first} and {second}: {result.dr['questions']} questions, {result.dr['retransmitted']} again")
 
 
+def two_levels_of_checksums():
+    """one rank sums nothing and the other believes no header without a sum: who asks for them gets them"""
+    for network in ("vader", "tcp"):
+        for first, second in (("none", "full"), ("full", "none"), ("none", "none")):
+            command = ftmpi.command_for(network, "dr", PATIENT, [], ranks=1)
+            program = [str(word) for word in WORK]
+            command += ["-x", f"OMPI_MCA_pml_dr_checksum={first}", *program,
+                        ":", "-np", "1", "-x", f"OMPI_MCA_pml_dr_checksum={second}", *program]
+            result = ftmpi.run(command, DEADLINE, show_stacks=True)
+            result.must(result.right, f"the data was not right over {network} with {first} and {second}")
+            result.must(result.dr["corrupt_header"] == 0, f"headers were refused over {network} with {first} and {second}")
+
+
 def who_breaks_is_told_of():
     """vader breaks beside tcp: at ack tcp has it all, at none what is lost is told, and nobody waits for it"""
     broken = {"btl_fault_kill_btl": "vader", "btl_fault_kill_error": 60, "btl_fault_ranks": 0}
@@ -99,4 +112,4 @@ def who_breaks_is_told_of():
 
 if __name__ == "__main__":
     ftmpi.become_subreaper()
-    fttap.main([levels, stronger_than_checksum, beside_tcp, two_opinions, who_breaks_is_told_of])
+    fttap.main([levels, stronger_than_checksum, beside_tcp, two_opinions, two_levels_of_checksums, who_breaks_is_told_of])

@@ -22,6 +22,8 @@ constexpr double deadline_seconds = 20;
 /* It sleeps for 2 ms at a time while it has something to do, and for a while after. */
 constexpr long many_times = 20;
 constexpr double calm_seconds = 0.5;
+/* So long without anything to do, and it has dozed off for good: it has to be woken. */
+constexpr useconds_t dozes_us = 1000000;
 
 /* \return the folder of the thread in /proc, empty when there is none. It names itself, once it
  * runs. */
@@ -68,7 +70,11 @@ void runs_while_unacknowledged(const std::filesystem::path &thread, int other)
     const double end = MPI_Wtime() + deadline_seconds;
     while (!is_stopped(pid) && MPI_Wtime() < end) {
     }
+    // Between the two the program calls nothing of MPI, and what is counted does not begin before
+    // the thread would have dozed again, had nobody told it.
+    usleep(dozes_us);
     MPI_Send(&pid, 1, MPI_INT, other, 3, MPI_COMM_WORLD);
+    usleep(dozes_us);
     const long before = sleeps(thread);
     while (sleeps(thread) < before + many_times && MPI_Wtime() < end) {
     }

@@ -145,6 +145,50 @@ void buffered_without_room()
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+long handled = 0;
+
+void count_error(MPI_Comm * /*comm*/, int * /*code*/, ...)
+{
+    ++handled;
+}
+
+/* One of several that are started finds no room: the others are started, and it is for the wait to
+ * tell. */
+void started_without_room()
+{
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Comm_create_errhandler(count_error, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    std::vector<unsigned char> out(1 << 20);
+    for (const bool all : {false, true}) {
+        handled = 0;
+        int in = -1;
+        std::array<MPI_Request, 2> requests{};
+        MPI_Bsend_init(out.data(), static_cast<int>(out.size()), MPI_BYTE, world().right(), 4,
+                       MPI_COMM_WORLD, requests.data());
+        MPI_Recv_init(&in, 1, MPI_INT, world().left(), 5, MPI_COMM_WORLD, &requests[1]);
+        const int rc = all ? MPI_Startall(2, requests.data()) : MPI_Start(requests.data());
+        check(rc == MPI_SUCCESS && handled == 0, "start", rc);
+        if (all) {
+            const int rank = world().rank;
+            MPI_Send(&rank, 1, MPI_INT, world().right(), 5, MPI_COMM_WORLD);
+            MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+            check(in == world().left() && handled == 0, "the receive", in);
+        }
+        int error_class = 0;
+        MPI_Error_class(MPI_Wait(requests.data(), MPI_STATUS_IGNORE), &error_class);
+        check(error_class == MPI_ERR_BUFFER, "class", error_class);
+        check(handled == 1, "handler", handled);
+        for (MPI_Request &request : requests) {
+            if (request != MPI_REQUEST_NULL) {
+                MPI_Request_free(&request);
+            }
+        }
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+}
+
 /* Behind a clock that all processes of the machine share. */
 double clock_seconds()
 {
@@ -402,6 +446,7 @@ constexpr std::array all{
     cases::Case{"buffered sends", buffered},
     cases::Case{"a buffered send ends without a receive", buffered_is_local},
     cases::Case{"a buffered send without room is MPI_ERR_BUFFER", buffered_without_room},
+    cases::Case{"one that is started without room, with others", started_without_room},
     cases::Case{"standard sends, unexpected", standard_unexpected},
     cases::Case{"synchronous sends, unexpected", synchronous_unexpected},
     cases::Case{"the end of a buffer waits for what is in it", detach_waits},

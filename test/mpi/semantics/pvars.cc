@@ -340,7 +340,17 @@ void print_all()
         const double all = std::accumulate(values.begin(), values.end(), 0.0);
         line += std::string(" ") + name + "=" + std::to_string(static_cast<long long>(all));
     }
-    std::printf("%s\n", line.c_str());
+    const auto srtt = path_values("path_srtt");
+    const auto rttvar = path_values("path_rttvar");
+    std::string trips = "trips[rank " + std::to_string(world().rank) + "]:";
+    for (std::size_t i = 0; i < srtt.size(); ++i) {
+        if (srtt[i] > 0) {
+            std::array<char, 64> text{};
+            std::snprintf(text.data(), text.size(), " %.1f/%.1f", srtt[i], rttvar[i]);
+            trips += text.data();
+        }
+    }
+    std::printf("%s\n%s\n", line.c_str(), trips.c_str());
     std::fflush(stdout);
 }
 

@@ -38,6 +38,21 @@ void the_least_of_a_btl_s_modules_holds(void **)
     assert_int_equal(other, BtlLimits::unsaid);
 }
 
+void who_needs_no_checksums_of_headers_says_so(void **)
+{
+    BtlLimits limits;
+    limits.add("tcp", tcp_bytes);
+    const bool before = limits.trusts();
+    limits.add_trust();
+    std::vector<std::byte> blob(1024);
+    blob.resize(limits.write(blob));
+    const BtlLimits there = BtlLimits::read(blob);
+    const bool after = there.trusts();
+    const bool of_none = BtlLimits::read({}).trusts();
+    assert_true(!before && after && !of_none);
+    assert_int_equal(there.over("tcp"), tcp_bytes);
+}
+
 void what_does_not_fit_is_not_told(void **)
 {
     BtlLimits limits;
@@ -105,6 +120,7 @@ int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(the_least_of_a_btl_s_modules_holds),
+        cmocka_unit_test(who_needs_no_checksums_of_headers_says_so),
         cmocka_unit_test(what_does_not_fit_is_not_told),
         cmocka_unit_test(of_a_part_nothing_is_believed),
         cmocka_unit_test(no_bytes_do_harm),

@@ -1,7 +1,8 @@
 /// \file
 /// How large the fragments are that one process can take over each BTL, and the form in which it
 /// tells the others: a magic number of 4 bytes, then for each module the length of its BTL's name
-/// (1 byte), the name, and the size in bytes (8 bytes). Little-endian; a process of another build
+/// (1 byte), the name, and the size in bytes (8 bytes). One without a name says that headers need
+/// no checksum. Little-endian; a process of another build
 /// may have written it, so nothing of it is believed that does not fit.
 #pragma once
 #include <algorithm>
@@ -29,6 +30,10 @@ class BtlLimits {
     {
         limits_.emplace_back(btl.substr(0, UINT8_MAX), bytes);
     }
+
+    /// The process believes headers that have no checksum (pml_dr_checksum none).
+    void add_trust() { add({}, 1); }
+    [[nodiscard]] bool trusts() const noexcept { return over({}) != unsaid; }
 
     /// Largest fragment with all headers that can be taken over all modules of that BTL, bytes.
     [[nodiscard]] std::size_t over(std::string_view btl) const noexcept

@@ -214,6 +214,9 @@ bool add_paths(PeerState &peer, base::Time present)
         return false;
     }
     const BtlLimits limits = limits_of(peer.proc->super.proc_name);
+    if (!limits.trusts()) {
+        parameters().engine.seal_headers(); // for all: who does not ask for it does not mind
+    }
     std::size_t eager = SIZE_MAX;
     std::size_t whole = SIZE_MAX; // what fits behind any upper header
     const std::size_t ways = mca_bml_base_btl_array_get_size(&endpoint->btl_send);

@@ -43,6 +43,55 @@ std::size_t largest_eager() noexcept
     return std::min<std::size_t>(largest, p.engine.fragment_bytes);
 }
 
+/// Whether Open MPI has a BTL of this name, in use or not: a list that serves several jobs may name
+/// those that one of them leaves out.
+bool there_is_btl(std::string_view name)
+{
+    mca_btl_base_selected_module_t *selected = nullptr;
+    OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t)
+    {
+        if (name == selected->btl_component->btl_version.mca_component_name) {
+            return true;
+        }
+    }
+    const auto **linked = opal_btl_base_framework.framework_static_components;
+    for (; linked != nullptr && *linked != nullptr; ++linked) {
+        if (name == (*linked)->mca_component_name) {
+            return true;
+        }
+    }
+    opal_list_t *found = nullptr;
+    if (mca_base_component_repository_get_components(&opal_btl_base_framework, &found) !=
+            OPAL_SUCCESS ||
+        found == nullptr) {
+        return false;
+    }
+    mca_base_component_repository_item_t *item = nullptr;
+    OPAL_LIST_FOREACH(item, found, mca_base_component_repository_item_t)
+    {
+        if (name == item->ri_name) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// A name that is misspelt would take protection away, or leave it on, without a word. One process
+/// says so for all, and the job goes on: another host may have that BTL.
+void tell_of_unknown_btls() noexcept
+try {
+    if (OMPI_PROC_MY_NAME->vpid != 0) {
+        return;
+    }
+    for (const auto &[parameter, btl] : parameters().named_btls()) {
+        if (!there_is_btl(btl)) {
+            mca::show_help("help-pml-dr.txt", "no such btl", parameter, btl.c_str());
+        }
+    }
+} catch (...) {
+    return; // no memory: there will be worse to tell
+}
+
 int enable(bool on) noexcept
 {
     if (!on) {
@@ -51,6 +100,7 @@ int enable(bool on) noexcept
     if (!parameters().load()) {
         return OMPI_ERR_BAD_PARAM;
     }
+    tell_of_unknown_btls();
     if (parameters().helper) {
         allow_helper();
     }

@@ -42,7 +42,9 @@ int wildcard_error(ompi_communicator_t *comm) noexcept
     const bool inter = OMPI_COMM_IS_INTER(comm);
     for (int rank = 0; rank < comm->c_remote_group->grp_proc_count; ++rank) {
         if (!inter && rank == comm->c_my_rank) {
-            continue; // who waits does not send to itself
+            // Who waits for it does not send to itself. A program that would have, later or by
+            // another thread, is told nevertheless: more wait for others, and would for ever.
+            continue;
         }
         const int other = error_of(comm, rank);
         if (other == MPI_SUCCESS) {

@@ -219,7 +219,7 @@ bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match
             pools().put(tx); // it is another path that has the short forms
             return false;
         }
-        if (parameters().engine.checksum_header) {
+        if (parameters().engine.seals_headers()) {
             header.flags |= reliability::flag_header_checksummed;
         }
         whole = TxPools::brief_of(*tx);

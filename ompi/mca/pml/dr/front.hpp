@@ -35,7 +35,7 @@ inline int give(BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
 /// The header, before an upper header that stands behind it already.
 inline void write_front(reliability::FragHeader &header, std::span<std::byte> front) noexcept
 {
-    if (parameters().engine.checksum_header) {
+    if (parameters().engine.seals_headers()) {
         header.flags |= reliability::flag_header_checksummed;
         reliability::write_sealed(header, front);
     } else {

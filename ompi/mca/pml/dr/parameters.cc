@@ -1,6 +1,7 @@
 #include "ompi/mca/pml/dr/parameters.hpp"
 
 #include <array>
+#include <cstdio>
 #include <vector>
 
 #include "ompi/mca/pml/dr/fragment_size.hpp"
@@ -93,7 +94,7 @@ std::array<Entry, Index::count> table{{
      "of a job together: each sends at most its part of it unasked, and never more than "
      "eager_window_bytes. Too low: a round trip more for bursts of short messages in large jobs. "
      "Too high: memory at receivers that are late."},
-    {"path_depth", 16, 1, 65535, OPAL_INFO_LVL_6,
+    {"path_depth", 16, 1, reliability::max_path_depth, OPAL_INFO_LVL_6,
      "Most fragments that one path's BTL holds at a time. Too low: the BTL runs dry. Too high: "
      "much to send again when the path dies, and late adaptation between paths."},
     {"rto_initial_us", 50000, 1, 60000000, OPAL_INFO_LVL_6,
@@ -172,8 +173,9 @@ std::array<Entry, Index::count> table{{
      "the "
      "job. Too high: old news."},
     {"verbose", 0, 0, 100, OPAL_INFO_LVL_3,
-     "1 and above: every change of a path's state is printed as it happens. 0: nothing. Costs a "
-     "line for each change."},
+     "1 and above: every change of a path's state is printed as it happens; 2 and above: in "
+     "MPI_Init also what each parameter that is a number came to. 0: nothing. Costs a line for "
+     "each."},
 }};
 
 char *checksum_text = nullptr;
@@ -339,9 +341,64 @@ try {
         ft::mca::show_help("help-pml-dr.txt", "contradiction", field);
         return false;
     }
+    if (verbose >= 2) {
+        print();
+    }
     return true;
 } catch (...) {
     return false;
+}
+
+void Parameters::print() const noexcept
+{
+    const auto us = [](base::Duration d) { return static_cast<Number>(d.us()); };
+    const auto ms = [](base::Duration d) { return static_cast<Number>(d.ms()); };
+    struct Loaded {
+        Index of;
+        Number value;
+    };
+    // unexpected_bytes has gone into eager_window_bytes.
+    const std::array loaded{
+        Loaded{Index::fragment_bytes, engine.fragment_bytes},
+        Loaded{Index::window_bytes, engine.window_bytes},
+        Loaded{Index::process_window_bytes, process_window},
+        Loaded{Index::window_vfrags, engine.window_vfrags},
+        Loaded{Index::eager_limit, eager_limit},
+        Loaded{Index::eager_window_bytes, eager_window},
+        Loaded{Index::path_depth, engine.path_depth},
+        Loaded{Index::rto_initial_us, us(engine.rto_initial)},
+        Loaded{Index::rto_min_us, us(engine.rto_min)},
+        Loaded{Index::rto_max_ms, ms(engine.rto_max)},
+        Loaded{Index::ack_delay_us, us(engine.ack_delay)},
+        Loaded{Index::ack_every, engine.ack_every},
+        Loaded{Index::reorder_threshold, engine.reorder_threshold},
+        Loaded{Index::reorder_bytes, engine.reorder_bytes},
+        Loaded{Index::path_retries, engine.path_retries},
+        Loaded{Index::stripe_memory, engine.stripe_memory ? 1U : 0U},
+        Loaded{Index::probe_interval_ms, ms(engine.probe_interval)},
+        Loaded{Index::probe_confirm, engine.probe_confirm},
+        Loaded{Index::hold_down_ms, ms(engine.hold_down)},
+        Loaded{Index::give_up_ms, ms(engine.give_up)},
+        Loaded{Index::keepalive_ms, ms(keepalive)},
+        Loaded{Index::drain_ms, ms(drain)},
+        Loaded{Index::reconnect_ms, ms(reconnect)},
+        Loaded{Index::stats, stats},
+        Loaded{Index::stats_interval_ms, ms(stats_interval)},
+        Loaded{Index::verbose, verbose},
+    };
+    for (const Loaded &one : loaded) {
+        std::fprintf(stderr, "pml/dr[rank %u] loaded: %s=%llu\n", OMPI_PROC_MY_NAME->vpid,
+                     table[one.of].name, one.value);
+    }
+}
+
+bool Parameters::requires_sealed_headers()
+{
+    std::string_view level = "full";
+    for (const auto word : split(checksum_text == nullptr ? "" : checksum_text)) {
+        level = word.find(':') == std::string_view::npos ? word : level;
+    }
+    return level != "none";
 }
 
 bool Parameters::parse_checksum()
@@ -360,12 +417,12 @@ bool Parameters::parse_checksum()
             per_btl_.append(word).append(",");
         } else if (word == "full" || word == "header" || word == "none") {
             engine.checksum_payload = word == "full";
-            engine.checksum_header = word != "none";
         } else {
             bad_word("checksum", word, allowed);
             return false;
         }
     }
+    engine.checksum_header = requires_sealed = requires_sealed_headers();
     return true;
 }
 
@@ -420,6 +477,19 @@ bool Parameters::checksum_payload(std::string_view btl_name) const
 bool Parameters::acknowledged(std::string_view btl_name) const
 {
     return word_for(protection_, btl_name) != "none";
+}
+
+std::vector<Parameters::NamedBtl> Parameters::named_btls() const
+{
+    std::vector<NamedBtl> named;
+    const auto add = [&named](const char *parameter, std::string_view list) {
+        for (const auto word : split(list)) {
+            named.push_back({parameter, std::string(word.substr(0, word.find(':')))});
+        }
+    };
+    add("checksum", per_btl_);
+    add("protection", protection_);
+    return named;
 }
 
 bool Parameters::parse_progress()

@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -30,6 +31,9 @@ struct Parameters {
     unsigned stats = 0;
     base::Duration stats_interval = base::Duration::zero(); ///< zero: at MPI_Finalize only
     unsigned verbose = 0;
+    /// A fragment whose header has no checksum is dropped. What is sent has one then, and where a
+    /// peer requires it (engine.checksum_header).
+    bool requires_sealed = true;
     bool helper = false; ///< a thread makes progress while the program computes
     TestSwitches disable;
 
@@ -38,12 +42,24 @@ struct Parameters {
     /// Whether what is sent over it is acknowledged.
     bool acknowledged(std::string_view btl_name) const;
 
+    /// A BTL that a parameter names, whether or not there is one of that name.
+    struct NamedBtl {
+        const char *parameter; ///< without "pml_dr_"
+        std::string btl;
+    };
+    std::vector<NamedBtl> named_btls() const;
+
+    /// What requires_sealed is going to be, as soon as the parameters are registered.
+    static bool requires_sealed_headers();
+
     /// Registers every parameter with Open MPI. \return an OMPI error code
     static int register_all(const mca_base_component_t &component) noexcept;
     /// Takes over what the user set. \return false after a message when something is out of range
     bool load() noexcept;
 
   private:
+    /// What became of the table, a line for each.
+    void print() const noexcept;
     bool parse_checksum();
     bool parse_protection();
     bool parse_disable();

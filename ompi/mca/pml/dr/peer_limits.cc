@@ -1,5 +1,7 @@
 #include "ompi/mca/pml/dr/peer_limits.hpp"
 
+#include "ompi/mca/pml/dr/parameters.hpp"
+
 #include <array>
 #include <cstdlib>
 #include <memory>
@@ -33,6 +35,9 @@ try {
     {
         limits.add(selected->btl_component->btl_version.mca_component_name,
                    selected->btl_module->btl_max_send_size);
+    }
+    if (!parameters().requires_sealed_headers()) {
+        limits.add_trust();
     }
     return publish(limits);
 } catch (...) {

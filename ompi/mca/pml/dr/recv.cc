@@ -1,5 +1,7 @@
 #include "ompi/mca/pml/dr/recv.hpp"
 
+#include <utility>
+
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
@@ -39,7 +41,37 @@ void reset(RecvRequest &request) noexcept
     request.number = 0;
     request.expected = 0;
     request.arrived = 0;
+    request.gathered = nullptr;
     request.convertor_ready = false;
+}
+
+/// Whether its message can only be unpacked whole. For an element of which a part has come Open MPI
+/// has 16 bytes of room, and does not look whether it has more.
+bool wants_whole(const RecvRequest &request) noexcept
+{
+    constexpr std::size_t largest_parted = 16;
+    static const std::uint32_t larger = [] {
+        std::uint32_t types = 0;
+        for (unsigned i = 0; i < OPAL_DATATYPE_MAX_PREDEFINED; ++i) {
+            types |= std::uint32_t{opal_datatype_local_sizes[i] > largest_parted} << i;
+        }
+        return types;
+    }();
+    return request.base == nullptr && (request.req_base.req_datatype->super.bdt_used & larger) != 0;
+}
+
+/// Makes room for a message that comes in pieces and is unpacked whole. Without memory the receive
+/// takes nothing, and its sender is told so and ends.
+void gather(RecvRequest &request) noexcept
+{
+    request.gathered = static_cast<std::byte *>(std::malloc(request.expected));
+    if (OPAL_UNLIKELY(request.gathered == nullptr)) {
+        ompi_status_public_t &status = request.ompi().req_status;
+        status.MPI_ERROR = class_for(request.req_base.req_tag, MPI_ERR_NO_MEM);
+        status._ucount = 0;
+        request.expected = 0;
+        request.req_bytes_packed = 0;
+    }
 }
 
 void unpack(RecvRequest &request, std::uint64_t offset, std::span<const std::byte> bytes) noexcept
@@ -51,6 +83,10 @@ void unpack(RecvRequest &request, std::uint64_t offset, std::span<const std::byt
         std::memcpy(request.base + offset, bytes.data(), bytes.size());
         return;
     }
+    if (OPAL_UNLIKELY(request.gathered != nullptr)) {
+        std::memcpy(request.gathered + offset, bytes.data(), bytes.size());
+        return;
+    }
     opal_convertor_t *convertor = &request.req_base.req_convertor;
     if (!request.convertor_ready) {
         opal_convertor_copy_and_prepare_for_recv(
@@ -58,16 +94,35 @@ void unpack(RecvRequest &request, std::uint64_t offset, std::span<const std::byt
             request.req_base.req_count, request.req_base.req_addr, 0, convertor);
         request.convertor_ready = true;
     }
-    std::size_t position = offset;
-    opal_convertor_set_position(convertor, &position);
+    if (offset != convertor->bConverted) {
+        // Ahead from within an element or a loop it would go astray, from the start it does not.
+        std::size_t position = 0;
+        opal_convertor_set_position(convertor, &position);
+        position = offset;
+        opal_convertor_set_position(convertor, &position);
+    }
     iovec piece{const_cast<std::byte *>(bytes.data()), bytes.size()};
     std::uint32_t pieces = 1;
     std::size_t unpacked = bytes.size();
     opal_convertor_unpack(convertor, &piece, &pieces, &unpacked);
 }
 
+/// All of the message has come.
+void unpack_gathered(RecvRequest &request) noexcept
+{
+    if (OPAL_UNLIKELY(request.gathered != nullptr)) {
+        std::byte *const message = std::exchange(request.gathered, nullptr);
+        unpack(request, 0, {message, static_cast<std::size_t>(request.expected)});
+        std::free(message);
+    }
+}
+
 void conclude(RecvRequest &request, Completions &done) noexcept
 {
+    if (OPAL_UNLIKELY(request.gathered != nullptr)) {
+        std::free(request.gathered); // it ends before all of it has come
+        request.gathered = nullptr;
+    }
     if (request.convertor_ready) {
         opal_convertor_cleanup(&request.req_base.req_convertor);
         request.convertor_ready = false;
@@ -224,9 +279,15 @@ bool receive(RecvRequest &request, const Arrival &arrival, bool peer_locked, Com
                              done, present);
     }
     fill_status(request, arrival.source, arrival.tag, arrival.length);
+    const bool at_once = arrival.local != nullptr ? arrival.local->base != nullptr
+                                                  : arrival.payload.size() >= request.expected;
+    if (!at_once && request.expected != 0 && wants_whole(request)) {
+        gather(request);
+    }
     request.req_base.req_proc = arrival.peer == nullptr ? ompi_proc_local_proc : arrival.peer->proc;
     if (arrival.local != nullptr) {
         copy_local(request, *arrival.local, done);
+        unpack_gathered(request);
         conclude(request, done);
         return false;
     }
@@ -277,6 +338,7 @@ void received_in_place(RecvRequest &request, std::size_t bytes, Completions &don
     if (request.arrived == request.expected) {
         request.peer->receives.remove(request.number);
         request.number = 0;
+        unpack_gathered(request);
         conclude(request, done);
     }
 }

@@ -494,7 +494,7 @@ void accept_brief(mca_btl_base_module_t *btl, Bytes fragment)
     FragHeader header;
     std::uint64_t packed = 0;
     const ParseStatus status = reliability::parse_brief(
-        fragment, peers().self().job, parameters().engine.checksum_header, header, packed);
+        fragment, peers().self().job, parameters().requires_sealed, header, packed);
     if (OPAL_UNLIKELY(status != ParseStatus::ok)) {
         if (status != ParseStatus::bad_checksum || !parameters().disable.checksum ||
             header.payload_bytes > reliability::most_brief_payload) {
@@ -525,7 +525,7 @@ void accept(mca_btl_base_module_t *btl, Bytes fragment)
     }
     FragHeader header;
     const ParseStatus status =
-        reliability::parse_header(fragment, parameters().engine.checksum_header, header);
+        reliability::parse_header(fragment, parameters().requires_sealed, header);
     if (OPAL_LIKELY(status == ParseStatus::ok)) {
         if (!accept_match(btl, header, fragment)) {
             accept(btl, header, fragment);

@@ -103,6 +103,7 @@ struct RecvRequest : mca_pml_base_recv_request_t, Hook<PostedTag> {
     std::uint64_t capacity; ///< of the buffer, packed bytes
     std::uint64_t expected; ///< bytes that will come: at most capacity
     std::uint64_t arrived;  ///< bytes unpacked
+    std::byte *gathered;    ///< its message, if that can only be unpacked whole; else nullptr
     bool convertor_ready;
     Life life;
 

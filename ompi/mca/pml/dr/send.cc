@@ -549,8 +549,9 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
 }
 
 /// One run of a persistent buffered send. What its peer and its communicator are tells the request,
-/// as of others: whoever carries the bytes could tell nobody. \return OMPI_SUCCESS or an OMPI error
-static int start_buffered(SendRequest &send) noexcept
+/// as of others: whoever carries the bytes could tell nobody. So does it when there is no room:
+/// MPI_Startall hears of no error, and MPI_Start calls no error handler.
+static void start_buffered(SendRequest &send) noexcept
 {
     reset(send);
     int rc = OPAL_UNLIKELY(any_peer_failed()) ? refusal_of(send) : MPI_SUCCESS;
@@ -563,13 +564,13 @@ static int start_buffered(SendRequest &send) noexcept
         rc = MPI_SUCCESS;
     }
     Completions done;
-    send.ompi().req_status.MPI_ERROR = rc;
+    send.ompi().req_status.MPI_ERROR = ompi_errcode_get_mpi_code(rc);
     done.add(&send);
-    return rc > MPI_SUCCESS ? OMPI_SUCCESS : rc;
 }
 
 int start_requests(std::size_t count, ompi_request_t **requests) noexcept
 {
+    int first_error = OMPI_SUCCESS;
     for (std::size_t i = 0; i < count; ++i) {
         if (requests[i] == nullptr || requests[i]->req_type != OMPI_REQUEST_PML) {
             continue;
@@ -583,15 +584,15 @@ int start_requests(std::size_t count, ompi_request_t **requests) noexcept
             rc = OMPI_ERR_REQUEST;
         } else if (SendRequest &send = *send_request(requests[i]);
                    send.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
-            rc = start_buffered(send);
+            start_buffered(send);
         } else {
             rc = start(send);
         }
-        if (rc != OMPI_SUCCESS) {
-            return rc;
+        if (first_error == OMPI_SUCCESS) {
+            first_error = rc; // the others are started all the same
         }
     }
-    return OMPI_SUCCESS;
+    return first_error;
 }
 
 } // namespace ft::dr

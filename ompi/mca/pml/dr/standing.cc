@@ -119,6 +119,16 @@ try {
     return comm.trouble;
 }
 
+/// A receive from any source may be waiting for the failed rank. It ends where the program can
+/// acknowledge failures and go on, and where nobody would go on anyway: an error ends the job, and
+/// without one it would stand. A program that looks at errors and knows nothing of the library may
+/// have counted the rank out, and could never receive so again.
+bool ends_wildcards(CommState &comm) noexcept
+{
+    return process::run_through() ||
+           comm.communicator()->error_handler == &ompi_mpi_errors_are_fatal.eh;
+}
+
 } // namespace
 
 int refusal(CommState &comm, int peer, int tag) noexcept
@@ -138,8 +148,8 @@ int refusal(CommState &comm, int peer, int tag) noexcept
         return MPI_SUCCESS;
     }
     if (peer == OMPI_ANY_SOURCE) {
-        return trouble.unacknowledged && process::run_through() ? MPI_ERR_RANK_FAIL_STOP
-                                                                : MPI_SUCCESS;
+        return trouble.unacknowledged && ends_wildcards(comm) ? MPI_ERR_RANK_FAIL_STOP
+                                                              : MPI_SUCCESS;
     }
     return trouble.recognises(peer) ? as_proc_null : MPI_SUCCESS;
 }

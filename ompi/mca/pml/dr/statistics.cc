@@ -43,9 +43,10 @@ void print_paths(const char *self, const PeerState &peer) noexcept
         char congestion[160] = "";
         if (const reliability::Congestion *c = p.congestion.get(); c != nullptr) {
             std::snprintf(congestion, sizeof congestion,
-                          " congestion_window=%" PRIu64 " pace_MBs=%.0f lost_bytes=%" PRIu64
-                          " congestion_events=%" PRIu32,
-                          c->window(), c->pace() * 1e3, c->lost_bytes(), c->congestion_events());
+                          " congestion=%s congestion_window=%" PRIu64
+                          " pace_MBs=%.0f lost_bytes=%" PRIu64 " congestion_events=%" PRIu32,
+                          to_string(c->control()), c->window(), c->pace() * 1e3, c->lost_bytes(),
+                          c->congestion_events());
         }
         std::fprintf(stderr,
                      "pml/dr[%s -> %s %s]: state=%s sent=%" PRIu64 " bytes=%" PRIu64
