@@ -14,11 +14,17 @@ namespace ft::mca {
 /// parameter files are not looked at.
 /// \param name the whole name, such as pml_dr_ack_every
 /// \param sizes whether K, M or G may follow
-inline std::optional<std::string> misread_number(const std::string &name, bool sizes)
+/// \param sign whether it may have one: where the parameter cannot be negative Open MPI complains,
+/// and goes on with the default
+inline std::optional<std::string> misread_number(const std::string &name, bool sizes,
+                                                 bool sign = true)
 {
     const char *const text = std::getenv(("OMPI_MCA_" + name).c_str());
     if (text == nullptr || *text == '\0') {
         return std::nullopt;
+    }
+    if (!sign && std::strchr(text, '-') != nullptr) {
+        return text; // strtoull takes it
     }
     char *end = nullptr;
     std::strtoull(text, &end, 0);

@@ -70,6 +70,20 @@ class Btl:
         case.__doc__ = " ".join(f"{n} {v}" for n, v in parameters.items()) + " is refused"
         return case
 
+    def left_by_exit(self, text, **parameters):
+        """A case: children that ranks fork, and ranks themselves, end by exit(); the job goes on, or ends with their code."""
+        def case():
+            program = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", "leaves")
+            own = {**self.loopback, **{f"btl_{self.name}_{name}": value for name, value in parameters.items()}}
+            result = self.run(own, program=[program, "children"])
+            result.must(result.code == 0 and result.output.count(" 0 wrong after its children ended") == 2,
+                        "the children disturbed the ranks")
+            for _ in range(3):
+                result = self.run({**own, "pml_dr_progress": "thread"}, program=[program, 3])
+                result.must(result.code == 3, f"exit code {result.code}")
+        case.__doc__ = f"{text}: children and ranks that call exit() disturb nobody"
+        return case
+
     def during(self, parameters, act, largest=1000, **options):
         """A run that goes on until act(process, end) has returned: its result, and what act returned. `end` is a time by
         time.monotonic()."""

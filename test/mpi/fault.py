@@ -100,6 +100,24 @@ def flapping():
         result.must(result.faults["killed"] > 0, "the path did not die")
 
 
+def death_is_told_to_dr():
+    """A path that dies with an error where fragments arrive is told to dr by the BTL's callback alone"""
+    result = run("dgram+tcp", "dr", {"kill_error": 10, "kill_btl": "dgram", "direction": "receive", "ranks": 1,
+                                     "pml_dr_verbose": 1}, "--rounds", 10, "--max", 20000)
+    result.must(result.faults["killed"] > 0, "the path did not die")
+    # A path that merely does not answer is down, and asked again.
+    result.must(re.search(r"pml/dr\[rank 1\] \S+ peer \S+ path dgram\[0\]: \w+ -> gone", result.output), "rank 1 was not told")
+
+
+def children_do_not_count():
+    """A rank prints its line once, whatever children it has forked"""
+    leaves = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", "leaves")
+    result = ftmpi.run(ftmpi.command_for("tcp", "dr", {}, [leaves, "children"]), DEADLINE, show_stacks=True)
+    result.must(result.code == 0, "it failed, or hung")
+    ranks = [line.split("]")[0] for line in lines_of(result)]
+    result.must(ranks == ["btl/fault[rank 0", "btl/fault[rank 1"], f"lines of {ranks}")
+
+
 def puts_suffer():
     """Puts suffer too: under ob1 over tcp a corrupted one is delivered"""
     # The first fragment of a long message goes by a send, with no more than the eager limit; what
@@ -120,7 +138,7 @@ def puts_suffer():
 
 TESTS = [same_seed, only_named_btl, only_some_ranks, only_acknowledgements, only_data,
          all_is_data_to_ob1, one_direction, flapping,
-         puts_suffer]
+         death_is_told_to_dr, children_do_not_count, puts_suffer]
 
 if __name__ == "__main__":
     ftmpi.become_subreaper()

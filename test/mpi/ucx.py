@@ -80,6 +80,12 @@ def host_without_such_a_network():
                 and re.search(r"UCX has on this host: .*tcp \(.*lo", flat), "no message says so")
 
 
+def device_with_its_port():
+    """the name of a device has a colon, and is no network for that"""
+    result = BTL.run({**LOOPBACK, "btl_ucx_transports": "tcp", "btl_ucx_if_include": "lo,mlx5_0:1"})
+    result.must(result.right and "btl_ucx_if_include" not in result.output, "it was refused")
+
+
 def seen_in_ranks(parameters, **options):
     """What each rank has loaded, which signals it catches, and how many threads it has."""
     def look(process, end):
@@ -156,12 +162,16 @@ TESTS = [
     BTL.inert("not in the list of BTLs", WRONG, btl="vader,self"),
     BTL.inert("with a list that only excludes", WRONG, btl="^openib"),
     leaves_processes_alone,
+    BTL.left_by_exit("shared memory and TCP"),
+    BTL.left_by_exit("System V shared memory", transports="sysv"),
+    BTL.left_by_exit("TCP", transports="tcp"),
     killed_peer("tcp"),
     killed_peer("tcp", connect="ep"),
     killed_peer("posix"),
     BTL.refuses({"btl_ucx_transports": "tcp,pigeons"}, "Not there: pigeons", "There are:"),
     BTL.refuses({"btl_ucx_transports": ""}, "Not there: (nothing)"),
     host_without_such_a_network,
+    device_with_its_port,
     BTL.refuses({"btl_ucx_if_include": "10.1.0.0/33"}, "Parameter: btl_ucx_if_include Value: 10.1.0.0/33"),
     BTL.refuses({"btl_ucx_fragment": 65536}, "It must be 1024 to 65528"),
     BTL.refuses({"btl_ucx_fragment": 100}, "It must be 1024 to 65528"),

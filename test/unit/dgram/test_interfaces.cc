@@ -105,6 +105,32 @@ void wrong_words_are_named(void **)
     assert_string_equal(chosen("", "a-name-that-is-too-long").c_str(), "!a-name-that-is-too-long");
 }
 
+void a_colon_does_not_make_a_network(void **)
+{
+    assert_string_equal(chosen("mlx5_0:1,eth0").c_str(), "eth0 ");
+    assert_string_equal(chosen("eth0:1").c_str(), "");
+    assert_string_equal(chosen("mlx5_0:1,eth0:1,fd00:1::/64,fd00:zz::/64").c_str(),
+                        "!fd00:zz::/64");
+    assert_string_equal(chosen("mlx5_0:1,fd00:1::/64").c_str(), "eth1/6 ");
+    assert_string_equal(chosen("fd00:1:2").c_str(), "!fd00:1:2"); // would be an address
+    assert_string_equal(chosen("rocep129s0f0v10:1").c_str(), "");
+}
+
+void the_name_of_an_interface_is_that_of_its_labels_too(void **)
+{
+    const auto matches = [](const char *word, const char *name) {
+        std::vector<Selector> list;
+        std::string bad;
+        return parse_selectors(word, list, bad) && list.front().matches(make(name, 0x0a010005));
+    };
+    assert_true(matches("eth0", "eth0"));
+    assert_true(matches("eth0", "eth0:1"));
+    assert_true(matches("eth0:1", "eth0:1"));
+    assert_false(matches("eth0:1", "eth0"));
+    assert_false(matches("eth0:1", "eth0:12"));
+    assert_false(matches("eth1", "eth10"));
+}
+
 void this_host_has_loopback(void **)
 {
     bool found = false;
@@ -124,6 +150,8 @@ int main()
         cmocka_unit_test(an_address_of_ipv6_is_for_interfaces_without_another),
         cmocka_unit_test(networks_are_compared_within_a_family),
         cmocka_unit_test(wrong_words_are_named),
+        cmocka_unit_test(a_colon_does_not_make_a_network),
+        cmocka_unit_test(the_name_of_an_interface_is_that_of_its_labels_too),
         cmocka_unit_test(this_host_has_loopback),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -3,8 +3,11 @@
 #include "opal/mca/btl/dgram/dgram.hpp"
 #include "test/unit/cmocka.hpp"
 
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -19,8 +22,19 @@ mca_btl_base_component_t mca_btl_dgram_component;
 namespace {
 
 constexpr std::size_t every_tag = 256;
+std::int64_t second = 0; ///< at which the clock stands, 0: it goes
 
 } // namespace
+
+// In place of the C library's own.
+extern "C" int clock_gettime(clockid_t clock, timespec *time) noexcept
+{
+    const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));
+    if (second != 0) {
+        *time = {second, 0};
+    }
+    return result;
+}
 
 // In place of Open MPI's own, which has no entry for the last tag: here it can be seen whether
 // somebody looks behind the end.
@@ -40,6 +54,7 @@ constexpr std::uint64_t key = 0x123456789abcdef;
 /// A network with room for so many datagrams.
 struct Network {
     std::size_t room = plenty;
+    unsigned rests = 0;                            ///< how often the channel was told to
     std::vector<std::vector<std::byte>> datagrams; ///< that it took
     std::vector<std::vector<std::byte>> arriving;  ///< that the next look finds
 };
@@ -62,6 +77,7 @@ class Way final : public Channel {
         return SendResult::ok;
     }
     [[nodiscard]] std::string trouble() const override { return {}; }
+    void rest() noexcept override { ++network_.rests; }
 
   private:
     Network &network_;
@@ -256,6 +272,40 @@ void what_cannot_go_at_once_is_left_to_the_pml(void **)
     assert_int_equal(datagrams[1], 1);
 }
 
+/// Not while it is used or something waits.
+void a_channel_rests_that_nothing_was_sent_by(void **)
+{
+    std::vector<unsigned> rests;
+    {
+        Sender sender(1);
+        const auto at = [&](std::int64_t when) {
+            second = when;
+            for (int pass = 0; pass < 100; ++pass) {
+                static_cast<void>(sender.module->progress());
+            }
+            rests.push_back(sender.network.rests);
+        };
+        for (const std::int64_t when : {1000, 1002, 1004}) {
+            static_cast<void>(sender.send(0));
+            at(when);
+        }
+        at(1005);
+        at(1006);
+        sender.network.room = 0;
+        static_cast<void>(sender.send(0));
+        at(1008);
+        at(1010);
+        sender.network.room = plenty;
+        at(1012);
+        at(1014);
+        second = 0;
+    }
+    const std::vector<unsigned> wanted{0, 0, 0, 0, 1, 1, 1, 1, 2};
+    const bool right = rests == wanted;
+    rests = {};
+    assert_true(right);
+}
+
 std::vector<unsigned> called; ///< the tags, in order
 
 void receiver(mca_btl_base_module_t * /*btl*/, mca_btl_base_tag_t tag,
@@ -343,6 +393,7 @@ int main()
         cmocka_unit_test(what_a_full_network_does_not_take_waits_and_goes_once_and_in_order),
         cmocka_unit_test(a_flush_tries_again),
         cmocka_unit_test(what_cannot_go_at_once_is_left_to_the_pml),
+        cmocka_unit_test(a_channel_rests_that_nothing_was_sent_by),
         cmocka_unit_test(a_datagram_calls_no_receiver_but_those_of_the_pml_and_above),
         cmocka_unit_test(parts_of_two_modules_do_not_mix),
     };

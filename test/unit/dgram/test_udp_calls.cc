@@ -4,6 +4,7 @@
 #include "test/unit/cmocka.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -398,6 +399,42 @@ void a_way_that_never_opens_is_told(void **)
     assert_true(none && ended);
 }
 
+/// \return how many descriptors this process has
+std::size_t descriptors()
+{
+    std::size_t count = 0;
+    for (int fd = 0; fd < 256; ++fd) {
+        count += fcntl(fd, F_GETFD) >= 0 ? 1U : 0U;
+    }
+    return count;
+}
+
+/// What was sent before comes, and what is sent afterwards.
+void a_way_that_rests_has_no_socket_until_the_next_send(void **)
+{
+    std::size_t rests = 0;
+    std::size_t sends = 0;
+    bool right = true;
+    unsigned attempts = 0;
+    {
+        Journey journey(3, true);
+        const std::size_t before = descriptors();
+        std::size_t taken = 0;
+        right = journey.send(0, 1, taken) == SendResult::ok && taken == 1;
+        journey.channel->rest();
+        journey.channel->rest();
+        rests = before - descriptors();
+        right = right && journey.send(1, 2, taken) == SendResult::ok && taken == 2;
+        sends = before - descriptors();
+        right = right && journey.came(3) && journey.here->counters().refused == 0;
+        attempts = kernel.attempts;
+    }
+    assert_true(right);
+    assert_int_equal(rests, 1);
+    assert_int_equal(sends, 0);
+    assert_int_equal(attempts, 2);
+}
+
 /// A route over a device that cannot cut messages apart is not for ever.
 void a_kernel_that_would_not_cut_is_asked_again(void **)
 {
@@ -438,6 +475,7 @@ int main()
         cmocka_unit_test(what_no_way_takes_at_present_is_lost_and_the_next_goes),
         cmocka_unit_test(a_way_that_cannot_be_opened_yet_loses_what_is_sent),
         cmocka_unit_test(a_way_that_never_opens_is_told),
+        cmocka_unit_test(a_way_that_rests_has_no_socket_until_the_next_send),
         cmocka_unit_test(a_kernel_that_would_not_cut_is_asked_again),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -15,18 +15,31 @@
 #pragma once
 #include "opal/mca/opal_prelude.hpp"
 
+#include <cstddef>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace ft::btl {
 
 /// The modules of a component, in the order of the modex. Hidden: a static object of a template
-/// that others can see keeps a shared object from being unloaded.
+/// that others can see keeps a shared object from being unloaded. Never destroyed, but emptied by
+/// MPI_Finalize: who calls exit() instead may be a child that shares the modules' connections with
+/// its parent, or have threads that are still under way in them.
 template <typename Module>
 [[gnu::visibility("hidden")]] std::vector<std::unique_ptr<Module>> &all_modules() noexcept
 {
-    static std::vector<std::unique_ptr<Module>> all;
+    using Modules = std::vector<std::unique_ptr<Module>>;
+    alignas(Modules) static std::byte room[sizeof(Modules)];
+    static Modules &all = *new (room) Modules;
     return all;
+}
+
+/// Leaves nothing of the list behind.
+template <typename Module>
+void drop_all_modules() noexcept
+{
+    std::vector<std::unique_ptr<Module>>().swap(all_modules<Module>());
 }
 
 template <typename M>
@@ -74,8 +87,11 @@ struct EntryPoints {
     static int finalize(Btl *btl) noexcept
     {
         module_of(btl).finish();
-        std::erase_if(all_modules<M>(),
-                      [&](const std::unique_ptr<M> &module) { return module.get() == btl; });
+        auto &all = all_modules<M>();
+        std::erase_if(all, [&](const std::unique_ptr<M> &module) { return module.get() == btl; });
+        if (all.empty()) {
+            drop_all_modules<M>();
+        }
         return OPAL_SUCCESS;
     }
 

@@ -107,12 +107,22 @@ bool parse_network(std::string_view word, Selector &out)
     return true;
 }
 
-/// Looks like an address, rightly written or not: names of interfaces have no colon, and not only
-/// digits and dots.
+/// Meant as a network, rightly written or not: of what networks are written with and nothing else.
+/// Names have other letters, also where they have a colon, like mlx5_0:1 and eth0:1.
 bool is_network(std::string_view word) noexcept
 {
-    return word.find(':') != std::string_view::npos ||
-           word.find_first_not_of("0123456789./") == std::string_view::npos;
+    const bool has_colon = word.find(':') != std::string_view::npos;
+    const std::string_view written_with = has_colon ? "0123456789abcdefABCDEF:./" : "0123456789./";
+    return word.find_first_not_of(written_with) == std::string_view::npos;
+}
+
+/// Whether that may be the name of an interface, or of a device with its port, like mlx5_0:1.
+bool is_name(std::string_view word) noexcept
+{
+    constexpr std::size_t most_of_device = 64; // as the kernel has it for adapters of InfiniBand
+    const bool has_port = word.find(':') != std::string_view::npos;
+    return !word.empty() && word.find('/') == std::string_view::npos &&
+           word.size() < (has_port ? most_of_device : IFNAMSIZ);
 }
 
 } // namespace
@@ -160,7 +170,12 @@ std::string printed(const IpAddress &address)
 
 bool Selector::matches(const Interface &interface) const noexcept
 {
-    return name.empty() ? network.alike(interface.address, bits) : interface.name == name;
+    if (name.empty()) {
+        return network.alike(interface.address, bits);
+    }
+    const std::string &other = interface.name;
+    return other == name ||
+           (other.size() > name.size() && other.starts_with(name) && other[name.size()] == ':');
 }
 
 bool parse_selectors(std::string_view list, std::vector<Selector> &out, std::string &bad)
@@ -171,8 +186,7 @@ bool parse_selectors(std::string_view list, std::vector<Selector> &out, std::str
         list.remove_prefix(std::min(word.size() + 1, list.size()));
         Selector selector;
         const bool network = is_network(word);
-        if (word.empty() || (network && !parse_network(word, selector)) ||
-            (!network && (word.find('/') != std::string_view::npos || word.size() >= IFNAMSIZ))) {
+        if (network ? !parse_network(word, selector) : !is_name(word)) {
             bad = word;
             return false;
         }

@@ -40,8 +40,8 @@ struct Interface {
     }
 };
 
-/// One word of an include or exclude list: the name of an interface, or a network like 10.1.0.0/16
-/// or fd00:1::/64.
+/// One word of an include or exclude list: the name of an interface, which is all its labels' name,
+/// too (eth0 that of eth0:1), or a network like 10.1.0.0/16 or fd00:1::/64.
 struct Selector {
     std::string name; ///< empty: a network
     IpAddress network;

@@ -68,7 +68,7 @@ bool take_numbers(const std::string &prefix, std::span<const NumberParameter<Set
                   Settings &settings, Complain complain)
 {
     for (const NumberParameter<Settings> &number : all) {
-        const auto misread = mca::misread_number(prefix + number.name, true);
+        const auto misread = mca::misread_number(prefix + number.name, true, false);
         if (misread || ((number.value < number.least || number.value > number.most) &&
                         !(number.or_zero && number.value == 0))) {
             complain(number.name, misread.value_or(std::to_string(number.value)),

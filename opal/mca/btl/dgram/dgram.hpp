@@ -62,6 +62,7 @@ struct Endpoint {
     bool broken = false;
     bool tried = false; ///< the channel was asked for
     bool used = false;  ///< it stands in Module::used_
+    bool busy = false;  ///< something was sent since the idle ones were last looked for
     SizeSearch search;
     std::vector<Fragment *> waiting; ///< for the next flush
 };
@@ -145,6 +146,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     /// The sizes that get through to it are looked for.
     void note_used(Endpoint &endpoint) noexcept
     {
+        endpoint.busy = true;
         if (OPAL_UNLIKELY(!endpoint.used)) {
             endpoint.used = true;
             used_.push_back(&endpoint);
@@ -154,6 +156,9 @@ class Module final : public mca_btl_base_module_t, private Sink {
     void report_failures() noexcept;
     /// Sees to what was sent, and to the sizes that get through.
     void look_after(base::Time now) noexcept;
+    /// Open MPI does not say that a process has left before MPI_Finalize: a channel rests when it
+    /// was not used for a while.
+    void rest_idle() noexcept;
     void send_probe(Endpoint &endpoint, Kind kind, std::uint32_t nonce, std::uint32_t bytes,
                     std::uint32_t total) noexcept;
     [[nodiscard]] Header header_for(const Endpoint &endpoint, Kind kind) const noexcept;
@@ -175,6 +180,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     std::vector<std::byte> probe_;
     std::array<Outgoing, most_batch> outgoing_; ///< of one run, here so that none is cleared
     base::Time next_search_;
+    base::Time next_rest_;
     bool told_shut_ = false; ///< that a way could not be opened
     ModuleCounters counters_;
     // The receiver's own.

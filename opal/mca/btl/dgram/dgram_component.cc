@@ -203,11 +203,12 @@ mca_btl_base_module_t **init(int *count, bool /*progress*/, bool /*threads*/) no
 try {
     *count = 0;
     if (!mca::is_listed(opal_btl_base_framework, "dgram") || !set_up()) {
-        btl::all_modules<Module>().clear();
+        btl::drop_all_modules<Module>();
         return nullptr;
     }
     return btl::list_of_modules<Module>(*count);
 } catch (...) {
+    btl::drop_all_modules<Module>();
     *count = 0;
     return nullptr;
 }

@@ -17,6 +17,8 @@ constexpr std::size_t small_bytes = btl::FragmentPools<Fragment>::small_bytes;
 /// A clock is read, and sizes and sends are looked after, every so many calls of progress.
 constexpr unsigned passes_per_look = 32;
 constexpr base::Duration look_interval = base::Duration::from_ms(10);
+/// A channel rests after nothing was sent by it for one to two of these.
+constexpr base::Duration rest_interval = base::Duration::from_s(2);
 
 /// For the next fragment that goes in parts. Who receives them knows them by this and by the
 /// process, and several modules of it may send there.
@@ -347,6 +349,10 @@ void Module::look_after(base::Time now) noexcept
 {
     const mca::Guard guard(lock_);
     transport_->tend();
+    if (now >= next_rest_) {
+        next_rest_ = now + rest_interval;
+        rest_idle();
+    }
     if (settings_.size_interval_ms == 0 || now < next_search_) {
         return;
     }
@@ -366,6 +372,17 @@ void Module::look_after(base::Time now) noexcept
     });
 }
 
+void Module::rest_idle() noexcept
+{
+    for (const auto &entry : endpoints_) {
+        Endpoint &endpoint = *entry.second;
+        const bool idle = !std::exchange(endpoint.busy, false) && endpoint.waiting.empty();
+        if (idle && endpoint.channel != nullptr) {
+            endpoint.channel->rest();
+        }
+    }
+}
+
 void Module::send_probe(Endpoint &endpoint, Kind kind, std::uint32_t nonce, std::uint32_t bytes,
                         std::uint32_t total) noexcept
 {
@@ -377,6 +394,7 @@ void Module::send_probe(Endpoint &endpoint, Kind kind, std::uint32_t nonce, std:
     Outgoing one;
     one.pieces[0] = {probe_.data(), length};
     std::size_t taken = 0;
+    endpoint.busy = true;
     const SendResult result = endpoint.channel->send({&one, 1}, taken);
     if (result == SendResult::broken) {
         fail(endpoint, endpoint.channel->trouble());

@@ -80,6 +80,9 @@ class Channel {
     virtual SendResult send(std::span<const Outgoing> datagrams, std::size_t &taken) noexcept = 0;
     /// What broke it, for a message. Empty while it works.
     [[nodiscard]] virtual std::string trouble() const = 0;
+    /// Nothing was sent for a while, and perhaps nothing ever will be: gives back what the process
+    /// has few of, and takes it again with the next send.
+    virtual void rest() noexcept {}
 };
 
 /// Who takes what has come.

@@ -111,6 +111,8 @@ class UdpChannel final : public Channel {
     }
 
     [[nodiscard]] std::string trouble() const override { return trouble_; }
+    /// Nobody sends to this socket, and nobody but the peer's own sampling looks where it is.
+    void rest() noexcept override { socket_.shut(); }
 
   private:
     /// \return false, which call failed, and errno

@@ -139,7 +139,7 @@ void Injector::restore()
 
 void Injector::print_counters() noexcept
 {
-    if (!settings_.count || printed_) {
+    if (!settings_.count || printed_ || process_ != getpid()) {
         return;
     }
     printed_ = true;

@@ -193,6 +193,7 @@ class Injector {
     std::vector<std::unique_ptr<Path>> paths_;
     std::array<mca_btl_active_message_callback_t, MCA_BTL_TAG_MAX> receivers_{};
     std::atomic_flag in_progress_ = ATOMIC_FLAG_INIT;
+    const pid_t process_ = getpid(); ///< a child of it has these counters, too, and is no rank
     bool printed_ = false;
     base::Time next_print_{}; ///< by whom runs progress
     void print_line(const char *when) noexcept;

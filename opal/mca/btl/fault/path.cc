@@ -2,6 +2,7 @@
 
 #include "opal/ft/base/assert.hpp"
 #include "opal/mca/hand_over.hpp"
+#include "opal/mca/selected_pml.hpp"
 
 #include <utility>
 
@@ -132,7 +133,11 @@ void Path::report_death()
         report.endpoint = peer.endpoint;
         report.act = [this, proc = peer.proc] {
             static std::array<char, 32> info{"btl/fault: path killed"};
-            error_callback_(btl_, MCA_BTL_ERROR_FLAGS_NONFATAL, proc, info.data());
+            // As this project's BTLs say it to a PML that goes on by another path; to another one
+            // it would be the end of the job.
+            const std::int32_t flags =
+                mca::pml_retransmits() ? MCA_BTL_ERROR_FLAGS_FATAL : MCA_BTL_ERROR_FLAGS_NONFATAL;
+            error_callback_(btl_, flags, proc, info.data());
             return true;
         };
         later_.at(base::Time::zero(), std::move(report));

@@ -104,11 +104,12 @@ mca_btl_base_module_t **init(mca_btl_base_component_t &component, const Settings
 try {
     count = 0;
     if (!set_up(component, settings)) {
-        btl::all_modules<Module>().clear();
+        btl::drop_all_modules<Module>();
         return nullptr;
     }
     return btl::list_of_modules<Module>(count);
 } catch (...) {
+    btl::drop_all_modules<Module>();
     count = 0;
     return nullptr;
 }
