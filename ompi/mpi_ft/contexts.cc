@@ -13,6 +13,8 @@ namespace {
 /// Far above what Open MPI gives out itself, which is the lowest free; within the 16 bits of ob1.
 constexpr std::uint32_t first_context = 16384;
 constexpr std::uint32_t ids_per_window = 63;
+/// Guests have names above all ids (groups.cc), which come again.
+constexpr std::uint32_t after_last_context = std::uint32_t{1} << 31;
 
 struct Window {
     std::uint64_t taken = 0;   ///< once in use here
@@ -69,6 +71,11 @@ std::uint64_t in_use(std::uint32_t window) noexcept
 }
 
 } // namespace
+
+bool used_once(std::uint32_t context) noexcept
+{
+    return context >= first_context && context < after_last_context;
+}
 
 std::uint32_t window_count() noexcept
 {

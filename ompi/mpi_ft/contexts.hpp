@@ -17,6 +17,9 @@ namespace ft::validate {
 /// The highest bit of an agreement's flags is not an id but says whether all is well so far.
 inline constexpr std::uint64_t all_well = std::uint64_t{1} << 63;
 
+/// Whether no other communicator of this process ever has this context id.
+bool used_once(std::uint32_t context) noexcept;
+
 /// How many windows there are: the PML bounds what a context id may be. The last one may be
 /// smaller.
 std::uint32_t window_count() noexcept;

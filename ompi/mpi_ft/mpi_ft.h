@@ -1,6 +1,7 @@
 /**
  * \file
- * What a program sees of the fault tolerance, beside MPI itself. C and C++; link with -lmpi_ft.
+ * What a program sees of the fault tolerance, beside MPI itself. C and C++; link with what
+ * `pkg-config --libs mpi_ft` says.
  *
  * Run-through stabilization: a communicator that loses ranks goes on, its ranks unchanged. A
  * failure is first an error of whatever operation needs the failed rank. Once it is recognised, for

@@ -11,9 +11,10 @@ using consensus::Certainty;
 
 namespace {
 
-/// How many agreements are kept after they were decided. Others may still ask about one until all
-/// have returned from it, which is sure once a later one has been decided that was called after it;
-/// the rest is for non-blocking calls that overlap.
+/// How many calls may be under way at once, others wait for their turn; and how many agreements are
+/// kept after they were concluded. Others may still ask about one until all have concluded it. That
+/// is sure of those which are not kept: a call is begun when all but so many before it are over, so
+/// who knows of a decision knows that everybody has concluded the call that many places before.
 constexpr std::size_t kept_calls = 16;
 
 std::uint32_t hash_of(const std::vector<ProcessId> &ids)
@@ -43,7 +44,7 @@ void tell(consensus::LazyAgreement &agreement, const RankSet &confirmed, const R
 /// Whether this attempt of a call comes before that one.
 bool before(const consensus::InstanceId &a, const consensus::InstanceId &b)
 {
-    return a.sequence != b.sequence ? a.sequence < b.sequence : a.context < b.context;
+    return a.sequence != b.sequence ? comes_before(a.sequence, b.sequence) : a.context < b.context;
 }
 
 std::uint32_t job_of(ProcessId id)
@@ -119,6 +120,11 @@ void Record::bury()
     guest_ = false;
     alarm = nullptr;
     divert = nullptr;
+}
+
+bool Record::may_be_asked() const
+{
+    return size() > 1 && (!calls_.empty() || pairings.begun != 0);
 }
 
 void Record::inherit(Record &older)
@@ -264,7 +270,7 @@ bool Record::to_come(const consensus::InstanceId &which)
 {
     // A call's next attempt begins when the one before is over, which is kept at least as long as
     // somebody may ask; the number of the call says nothing about it.
-    return which.sequence >= *next_sequence_ ||
+    return !comes_before(which.sequence, *next_sequence_) ||
            (which.context != 0 && find_call({which.context - 1, which.sequence}) != nullptr);
 }
 
@@ -284,6 +290,7 @@ Record::Call &Record::call(const consensus::InstanceId &which, Semantics wanted)
     call.which = which;
     call.semantics = wanted;
     call.done = nullptr;
+    call.queued.reset();
     call.over = false;
     call.agreement.begin(self_, which, settings, shape_);
     auto at = calls_.end();
@@ -333,8 +340,13 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
     }
     waiting_.insert(at, &mine);
     mine.done = std::move(done);
+    // One whose `done` is running may try once more, and is not over before that.
+    if (!again && waiting_.size() + (concluding_ ? 1 : 0) > kept_calls) {
+        mine.queued = Queued{brought, acknowledged};
+        return;
+    }
     try {
-        begin(mine, brought);
+        begin(mine, brought, acknowledged);
     } catch (...) {
         // The caller hears of it, and may be gone when it is decided.
         std::erase_if(waiting_, [&](Call *one) { return one->which == which; });
@@ -342,11 +354,10 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
     }
 }
 
-void Record::begin(Call &mine, const Brought &brought)
+void Record::begin(Call &mine, const Brought &brought, const RankSet &known)
 {
     consensus::PlainSteps steps;
-    const bool acknowledges =
-        brought.acknowledged && !(acknowledged.empty() && recognised_.empty());
+    const bool acknowledges = brought.acknowledged && !(known.empty() && recognised_.empty());
     // An agreement without an engine has been told of all the dead before it began.
     if (unconfirmed_.empty() && !acknowledges && mine.agreement.tag() == dead_ &&
         mine.agreement.start_plain(brought.flags, steps)) {
@@ -358,7 +369,7 @@ void Record::begin(Call &mine, const Brought &brought)
     contribution.unconfirmed = unconfirmed_;
     contribution.flags = brought.flags;
     if (brought.acknowledged) {
-        contribution.acknowledged = acknowledged.united(recognised_);
+        contribution.acknowledged = known.united(recognised_);
     }
     drive(mine, [&](consensus::LazyAgreement &agreement, Actions &actions) {
         agreement.start(contribution, actions);
@@ -464,6 +475,19 @@ void Record::conclude()
         next.done = nullptr;
         const Value value = *next.agreement.decision();
         done(value);
+        begin_queued();
+    }
+}
+
+/// Those whose turn has come.
+void Record::begin_queued()
+{
+    for (std::size_t i = 0; i < waiting_.size() && i < kept_calls; ++i) {
+        Call &call = *waiting_[i];
+        if (call.queued) {
+            const Queued its = *std::exchange(call.queued, std::nullopt);
+            begin(call, its.brought, its.acknowledged);
+        }
     }
 }
 

@@ -24,6 +24,12 @@ using consensus::RankSet;
 using consensus::Semantics;
 using consensus::Value;
 
+/// Of the numbers of calls, which begin again at 0 after the last.
+constexpr bool comes_before(std::uint32_t a, std::uint32_t b)
+{
+    return static_cast<std::int32_t>(a - b) < 0;
+}
+
 /// What a call brings to an agreement beside the failures that are known.
 struct Brought {
     std::uint64_t flags = ~std::uint64_t{0};
@@ -98,6 +104,8 @@ class Record {
     bool guest() const { return guest_; }
     /// The communicator is gone; what was agreed is told to those who still ask.
     void bury();
+    /// Whether there is anything that somebody may still ask about then.
+    bool may_be_asked() const;
     void inherit(Record &older);
 
     /// How many ranks the program can name, and which member one is.
@@ -184,12 +192,18 @@ class Record {
   private:
     void take_members();
     void divert_if_needed() const;
+    /// What a call waits with for its turn.
+    struct Queued {
+        Brought brought;
+        RankSet acknowledged; ///< when it was made
+    };
     struct Call {
         consensus::InstanceId which; ///< as its messages say it: number of the attempt, sequence
         consensus::LazyAgreement agreement;
         Semantics semantics = Semantics::strict;
         std::function<void(const Value &)> done;
-        bool over = false; ///< decided, and told so
+        std::optional<Queued> queued; ///< its turn has not come
+        bool over = false;            ///< decided, and told so
     };
     consensus::Algorithm algorithm() const;
     Call *find_call(const consensus::InstanceId &which);
@@ -202,7 +216,9 @@ class Record {
     void carry_out(Call &mine, const consensus::Actions &actions);
     void carry_out(Call &mine, const consensus::PlainSteps &steps);
     void conclude();
-    void begin(Call &mine, const Brought &brought);
+    /// \param known what this process had acknowledged when it made the call
+    void begin(Call &mine, const Brought &brought, const RankSet &known);
+    void begin_queued();
     void retire();
     /// \return no_rank when it is none
     Rank member_of(ProcessId process) const;
@@ -242,7 +258,7 @@ class Record {
     // A call takes no memory of its own: the oldest of those that are kept gives its place.
     std::deque<std::unique_ptr<Call>> calls_; ///< by rising sequence, then attempt
     std::unique_ptr<Call> spare_;
-    std::vector<Call *> waiting_;            ///< begun here, and not over, in the same order
+    std::vector<Call *> waiting_;            ///< called here, and not over, in the same order
     bool concluding_ = false;                ///< in conclude()
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "ompi/mpi_ft/contexts.hpp"
+#include "opal/ft/consensus/message.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/process/standing.hpp"
 
@@ -31,9 +33,12 @@ void receive_thunk(const Letter &letter, bool lasting)
     service().on_letter(letter, lasting);
 }
 
-/// How many communicators that are gone are still answered for. Whoever has returned from
-/// MPI_Comm_validate_all and frees the communicator may be asked by one that has not.
-constexpr std::size_t kept_buried = 16;
+/// Whoever has returned from MPI_Comm_validate_all and frees the communicator may be asked by one
+/// that has not, for as long as it takes to find out who has failed; nothing says when that is
+/// over. So the latest that are gone are answered for: as many as take some tens of MB at most.
+constexpr std::size_t kept_buried = 4096;
+constexpr std::size_t kept_members = std::size_t{1} << 18; ///< in all of them together
+constexpr std::size_t always_kept = 16;
 
 ProcessId id_of(const process::Name &who)
 {
@@ -168,15 +173,40 @@ void Service::detach(Record *record)
 
 void Service::bury(std::unique_ptr<Record> record)
 {
+    if (!record->may_be_asked()) {
+        forget(*record);
+        return;
+    }
+    buried_members_ += record->size();
     buried_.push_back(std::move(record));
-    if (buried_.size() > kept_buried) {
-        Record *const oldest = buried_.front().get();
-        const auto named = by_key_.find(oldest->key());
-        if (named != by_key_.end() && named->second == oldest) {
-            by_key_.erase(named);
-        }
+    while (buried_.size() > kept_buried ||
+           (buried_members_ > kept_members && buried_.size() > always_kept)) {
+        buried_members_ -= buried_.front()->size();
+        forget(*buried_.front());
         buried_.pop_front();
     }
+}
+
+void Service::forget(const Record &record)
+{
+    const auto named = by_key_.find(record.key());
+    if (named != by_key_.end() && named->second == &record) {
+        by_key_.erase(named);
+    }
+}
+
+bool Service::comes_too_late(const Letter &letter) const
+{
+    const auto next = sequences_.find(letter.key);
+    if (next == sequences_.end()) {
+        return false;
+    }
+    if (letter.topic == Topic::revoked || letter.topic == Topic::pairing) {
+        // Open MPI gives its own context ids again.
+        return used_once(static_cast<std::uint32_t>(letter.key >> 32));
+    }
+    const auto instance = consensus::instance_of(letter.body);
+    return !instance || comes_before(instance->sequence, next->second);
 }
 
 void Service::hold(ompi_communicator_t *comm)
@@ -295,7 +325,7 @@ void Service::handle(const Letter &letter)
         return;
     }
     const auto found = by_key_.find(letter.key);
-    if (found == by_key_.end() || !found->second->on_letter(letter)) {
+    if (found == by_key_.end() ? !comes_too_late(letter) : !found->second->on_letter(letter)) {
         early_.emplace_back(letter);
     }
 }

@@ -75,6 +75,8 @@ class Service {
     void on_letter(const Letter &letter, bool lasting);
     void handle_letters();
     bool has_letters() const { return !inbox_.empty(); }
+    /// How many are kept for communicators that are not known here yet.
+    std::size_t early_letters() const { return early_.size(); }
     /// Takes over what opal/process knows.
     void take_news()
     {
@@ -99,6 +101,10 @@ class Service {
   private:
     void introduce(Record &record);
     void bury(std::unique_ptr<Record> record);
+    void forget(const Record &record);
+    /// Of a letter for which there is no record: whether it is about a communicator that was here
+    /// and is gone.
+    bool comes_too_late(const Letter &letter) const;
     void handle(const Letter &letter);
     void take_over();
     void spread(ProcessId suspected);
@@ -118,6 +124,7 @@ class Service {
     std::deque<std::unique_ptr<Record>> guests_; ///< not yet of a communicator
     std::vector<std::function<void()>> later_;
     std::deque<std::unique_ptr<Record>> buried_; ///< of communicators that are gone
+    std::size_t buried_members_ = 0;             ///< of all of these
     std::vector<KeptLetter> early_;              ///< for communicators that are not known here yet
     std::deque<KeptLetter> inbox_;
     mutable Record *recent_ = nullptr; ///< of those in records_ the one that was asked for last

@@ -32,6 +32,24 @@ void acknowledge(Record &record, const RankSet &members)
     }
 }
 
+/// The first of these members in the order of group_of().
+RankSet first_of(const Record &record, const RankSet &members, Rank count)
+{
+    RankSet first;
+    const auto take = [&](Rank begin, Rank ranks) {
+        for (Rank member = begin; member < begin + ranks && first.count() < count; ++member) {
+            if (members.contains(member)) {
+                first.insert(member);
+            }
+        }
+    };
+    take(record.member(0), record.ranks());
+    if (record.inter()) {
+        take(record.local_member(0), record.size() - record.ranks());
+    }
+    return first;
+}
+
 } // namespace
 
 } // namespace ft::validate
@@ -171,13 +189,7 @@ int MPIX_Comm_ack_failed(MPI_Comm comm, int count, int *acknowledged)
         }
         catch_up();
         const Lock lock;
-        RankSet chosen;
-        for (const Rank rank : record.failed().members()) {
-            if (chosen.count() < static_cast<Rank>(count)) {
-                chosen.insert(rank);
-            }
-        }
-        acknowledge(record, chosen);
+        acknowledge(record, first_of(record, record.failed(), static_cast<Rank>(count)));
         *acknowledged = static_cast<int>(record.acknowledged.count());
         return MPI_SUCCESS;
     });

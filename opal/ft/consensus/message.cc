@@ -374,6 +374,16 @@ void encode(const Message &m, std::vector<std::byte> &bytes)
     FT_ASSERT(out.ok() && out.remaining() == 0);
 }
 
+std::optional<InstanceId> instance_of(std::span<const std::byte> bytes)
+{
+    WireReader in(bytes);
+    const std::uint32_t front = in.u32();
+    InstanceId instance;
+    instance.context = (front >> 16 & no_context) != 0 ? 0 : in.u64();
+    instance.sequence = in.u32();
+    return in.ok() ? std::optional(instance) : std::nullopt;
+}
+
 std::optional<Message> decode(std::span<const std::byte> bytes, Rank size)
 {
     WireReader in(bytes);

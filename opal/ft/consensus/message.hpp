@@ -117,6 +117,10 @@ void encode(const Message &message, std::vector<std::byte> &bytes);
 /// that is not in order, a field that its kind must have and has not.
 std::optional<Message> decode(std::span<const std::byte> bytes, Rank size);
 
+/// To which agreement a message belongs, whatever the size of its group. Nothing if it is too
+/// short.
+std::optional<InstanceId> instance_of(std::span<const std::byte> bytes);
+
 /// A step of an exchange in which nobody has acknowledged anything, and all that have failed are
 /// known to both sides beforehand and confirmed (the *tag*): nearly every message.
 struct PlainStep {

@@ -221,6 +221,34 @@ void group_of_failed(const sides::Pair &pair, const std::set<int> &dead)
     MPI_Group_free(&failed_group);
 }
 
+/// Acknowledged are the first of MPIX_Comm_get_failed, on either side. All of `dead` are known of.
+void first_acknowledged(MPI_Comm comm, const std::set<int> &dead)
+{
+    for (int wanted = 0; wanted <= static_cast<int>(dead.size()); ++wanted) {
+        int number_of = -1;
+        MPI_Group failed_group = MPI_GROUP_NULL;
+        MPI_Group acked = MPI_GROUP_NULL;
+        is(MPIX_Comm_ack_failed(comm, wanted, &number_of), MPI_SUCCESS, "MPIX_Comm_ack_failed");
+        is(MPIX_Comm_get_failed(comm, &failed_group), MPI_SUCCESS, "MPIX_Comm_get_failed");
+        is(MPIX_Comm_failure_get_acked(comm, &acked), MPI_SUCCESS, "MPIX_Comm_failure_get_acked");
+        MPI_Group first = MPI_GROUP_NULL;
+        std::vector<int> places(static_cast<std::size_t>(wanted));
+        for (int i = 0; i < wanted; ++i) {
+            places[static_cast<std::size_t>(i)] = i;
+        }
+        MPI_Group_incl(failed_group, wanted, places.data(), &first);
+        int result = MPI_UNEQUAL;
+        MPI_Group_compare(first, acked, &result);
+        that(number_of == wanted && (wanted == 0 || result == MPI_IDENT),
+             "%d of %d acknowledged are not the first", number_of, wanted);
+        for (MPI_Group *group : {&first, &acked, &failed_group}) {
+            if (*group != MPI_GROUP_EMPTY) {
+                MPI_Group_free(group);
+            }
+        }
+    }
+}
+
 /// \return the survivors', made without the one that lost processes where that is possible
 sides::Pair reference(const sides::Pair &pair, const std::string &how, MPI_Comm own,
                       const std::set<int> &dead)
@@ -274,6 +302,7 @@ int main(int argc, char **argv)
     if (!dead.empty()) {
         refused(pair);
     }
+    first_acknowledged(pair.comm, dead);
     // The blocking form and the other one.
     if (dead.size() % 2 == 0) {
         is(MPI_Comm_validate_all(pair.comm, &count), MPI_SUCCESS, "validate_all");

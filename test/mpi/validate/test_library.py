@@ -56,6 +56,16 @@ def run(ranks, parameters, *program):
     return result
 
 
+def linked():
+    """A program that calls nothing of the library is linked with it all the same, whatever the linker is told"""
+    source = os.path.join(WORK, "only_constants.c")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("#include <mpi_ft.h>\nint main(void) { return MPI_ERR_RANK_FAIL_STOP == 0; }\n")
+    program = build(os.environ["FT_MPICC"], source, "-Wl,--as-needed")
+    done = subprocess.run(["readelf", "-d", program], stdout=subprocess.PIPE, text=True, check=True)
+    check(re.search(r"NEEDED.*\[libmpi_ft\.so", done.stdout), f"it is not: {done.stdout}")
+
+
 def survivors(ranks, dead, *program, then=None):
     """All but the dead rank, and the one that dies then, must say that they are right."""
     result = run(ranks, DEADLY, *program)
@@ -433,7 +443,7 @@ def heat():
 
 
 SETS = {
-    "library": [pages, component_page, ulfm_in_c, ulfm_in_cxx, fortran],
+    "library": [pages, component_page, linked, ulfm_in_c, ulfm_in_cxx, fortran],
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, cut_off, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],

@@ -16,19 +16,20 @@ import ftmpi  # noqa: E402
 from fttap import main  # noqa: E402
 
 PROGRAM = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "overlaps")
+ASKS = PROGRAM.replace("overlaps", "asks")
 RANKS = 6  # the program holds back what the top of a tree with one end tells those below
 DEADLINE = 60
 PARAMETERS = {"pml": "dr", "btl": "vader,self", "errmgr": "radixft", "coll_validate_algorithm": "tree",
               "coll_validate_fan_out": 31}
 
 
-def overlaps(what, dead=(), **parameters):
+def overlaps(what, dead=(), program=PROGRAM, ranks=RANKS, **parameters):
     """All but the dead ranks must say that they are right."""
-    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(RANKS), *ftmpi.mca({**PARAMETERS, **parameters}), PROGRAM, what]
+    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", str(ranks), *ftmpi.mca({**PARAMETERS, **parameters}), program, what]
     result = ftmpi.run(command, DEADLINE, show_stacks=True)
     right = {int(rank) for rank in re.findall(r"^rank (\d+) right$", result.output, re.M)}
     result.must(not result.late, f"{what}: a hang")
-    result.must(result.code == 0 and right == set(range(RANKS)) - set(dead), f"{what}: right: {right}")
+    result.must(result.code == 0 and right == set(range(ranks)) - set(dead), f"{what}: right: {right}")
 
 
 def pairs():
@@ -72,4 +73,30 @@ def handles():
     overlaps("handles")
 
 
-main([pairs, order, verdicts, freed, many, exhausted, replaced, handles])
+def asks(what, dead=()):
+    """The other program, whose ranks stand in a row"""
+    overlaps(what, dead, ASKS, 4, coll_validate_fan_out=1)
+
+
+def asks_freed():
+    """An agreement is answered for when the communicator is gone, and many others that were made since"""
+    asks("freed", dead={1})
+
+
+def asks_under_way():
+    """An agreement is answered for however many others are under way"""
+    asks("under_way", dead={1})
+
+
+def asks_wrapped():
+    """Calls are paired when their numbers begin again at 0"""
+    asks("wrapped")
+
+
+def asks_gone():
+    """A letter about a communicator that is gone is not kept"""
+    asks("gone")
+
+
+main([pairs, order, verdicts, freed, many, exhausted, replaced, handles,
+      asks_freed, asks_under_way, asks_wrapped, asks_gone])

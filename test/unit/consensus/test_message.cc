@@ -83,7 +83,7 @@ void what_is_written_is_read(void **)
     for (int i = 0; i < 1500; ++i) {
         const Message m = random_message(rng);
         const auto read = decode(encode(m), size);
-        wrong += !read || *read != m;
+        wrong += !read || *read != m || instance_of(encode(m)) != m.instance;
     }
     assert_int_equal(wrong, 0);
 }
@@ -97,6 +97,7 @@ void every_truncation_and_every_excess_is_refused(void **)
         for (std::size_t length = 0; length < bytes.size(); ++length) {
             wrong += decode(std::span(bytes).first(length), size).has_value();
         }
+        wrong += instance_of(std::span(bytes).first(7)).has_value();
         bytes.push_back(std::byte{0});
         wrong += decode(bytes, size).has_value();
     }

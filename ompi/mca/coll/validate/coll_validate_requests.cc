@@ -5,6 +5,10 @@
 // (MPI_ERR_IN_STATUS, or MPI_ERR_OTHER), and most collective algorithms pass that on. Here it is
 // the class of the failure. MPI_Waitall and its likes look at the requests for themselves.
 //
+// Some of Open MPI's functions have no use for a failure: they keep a persistent request's error
+// for themselves, and where threads are on MPI_Waitall never returns when a request had failed
+// before it was called. Those are replaced (coll_validate_waits.cc).
+//
 // A non-blocking collective's error would go to MPI_COMM_WORLD's error handler. An error that the
 // PML has made and libnbc handed on is left as it is, whatever has become of the communicator
 // since: by now the program may have read it by MPI_Request_get_status.
@@ -12,6 +16,7 @@
 
 #include <algorithm>
 
+#include "ompi/mca/coll/validate/coll_validate_waits.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
 
 namespace ft::coll {
@@ -88,6 +93,12 @@ int looked_at(int rc, std::size_t count, ompi_request_t **requests, const Told &
     return OPAL_LIKELY(rc == OMPI_SUCCESS) ? rc : mended(rc, count, requests, told);
 }
 
+/// What Open MPI's MPI_Testany does not tell of a persistent request that has ended.
+int error_kept_by(const ompi_request_t *request) noexcept
+{
+    return request->req_persistent ? request->req_status.MPI_ERROR : MPI_SUCCESS;
+}
+
 int test(ompi_request_t **request, int *flag, ompi_status_public_t *status) noexcept
 {
     return looked_at(stock.req_test(request, flag, status), 1, request);
@@ -96,14 +107,17 @@ int test(ompi_request_t **request, int *flag, ompi_status_public_t *status) noex
 int test_any(std::size_t count, ompi_request_t **requests, int *index, int *flag,
              ompi_status_public_t *status) noexcept
 {
-    return looked_at(stock.req_test_any(count, requests, index, flag, status), count, requests);
+    int rc = stock.req_test_any(count, requests, index, flag, status);
+    if (rc == OMPI_SUCCESS && *flag != 0 && *index != MPI_UNDEFINED) {
+        rc = error_kept_by(requests[*index]);
+    }
+    return looked_at(rc, count, requests);
 }
 
 int test_all(std::size_t count, ompi_request_t **requests, int *flag,
              ompi_status_public_t *statuses) noexcept
 {
-    return looked_at(stock.req_test_all(count, requests, flag, statuses), count, requests,
-                     {statuses});
+    return looked_at(waits::test_all(count, requests, flag, statuses), count, requests, {statuses});
 }
 
 int test_some(std::size_t count, ompi_request_t **requests, int *ended, int *indices,
@@ -121,19 +135,37 @@ int wait(ompi_request_t **request, ompi_status_public_t *status) noexcept
 int wait_any(std::size_t count, ompi_request_t **requests, int *index,
              ompi_status_public_t *status) noexcept
 {
-    return looked_at(stock.req_wait_any(count, requests, index, status), count, requests);
+    if (!opal_using_threads()) {
+        return looked_at(stock.req_wait_any(count, requests, index, status), count, requests);
+    }
+    int flag = 0;
+    int rc = OMPI_SUCCESS;
+    while (flag == 0) {
+        waits::until_one(count, requests);
+        rc = test_any(count, requests, index, &flag, status);
+    }
+    return rc;
 }
 
 int wait_all(std::size_t count, ompi_request_t **requests, ompi_status_public_t *statuses) noexcept
 {
-    return looked_at(stock.req_wait_all(count, requests, statuses), count, requests, {statuses});
+    return looked_at(waits::wait_all(count, requests, statuses), count, requests, {statuses});
 }
 
 int wait_some(std::size_t count, ompi_request_t **requests, int *ended, int *indices,
               ompi_status_public_t *statuses) noexcept
 {
-    return looked_at(stock.req_wait_some(count, requests, ended, indices, statuses), count,
-                     requests, {statuses, ended, indices});
+    if (!opal_using_threads()) {
+        return looked_at(stock.req_wait_some(count, requests, ended, indices, statuses), count,
+                         requests, {statuses, ended, indices});
+    }
+    int rc = OMPI_SUCCESS;
+    *ended = 0;
+    while (*ended == 0) {
+        waits::until_one(count, requests);
+        rc = test_some(count, requests, ended, indices, statuses);
+    }
+    return rc;
 }
 
 constexpr ompi_request_fns_t ours = {test, test_any, test_all, test_some,

@@ -1,0 +1,267 @@
+// Waiting for several requests of which some fail.
+//
+// usage: waits LEVEL [truncated]   of at least three ranks rank 1 dies, and rank 0 waits for it in
+//                                  every way that there is; `truncated`: nobody dies. LEVEL is that
+//                                  of MPI_Init_thread
+#include "check.hpp"
+
+#include <atomic>
+#include <thread>
+
+using namespace check;
+
+namespace {
+
+constexpr int victim = 1;
+constexpr int other = 2; ///< lives, and answers
+constexpr int go = 1;
+constexpr int data = 2;
+constexpr int open_data = 3; ///< is not sent before that is asked for
+
+int buffers[8][4];
+
+MPI_Request receive(int from, int tag, int place, int count = 1)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    is(MPI_Irecv(buffers[place], count, MPI_INT, from, tag, MPI_COMM_WORLD, &request), MPI_SUCCESS,
+       "irecv");
+    return request;
+}
+
+void tell(int rank, int what)
+{
+    is(MPI_Send(&what, 1, MPI_INT, rank, go, MPI_COMM_WORLD), MPI_SUCCESS, "send");
+}
+
+/// What rank 2 does for rank 0: sends as many elements as it says, with the tag that it says.
+void serve()
+{
+    int what = 0;
+    int elements[4] = {1, 2, 3, 4};
+    while (true) {
+        is(MPI_Recv(&what, 1, MPI_INT, 0, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
+           "receive");
+        if (what == 0) {
+            return;
+        }
+        MPI_Send(elements, what / 10, MPI_INT, 0, what % 10, MPI_COMM_WORLD);
+    }
+}
+
+void until_over(MPI_Request request)
+{
+    int flag = 0;
+    while (flag == 0) {
+        MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+    }
+}
+
+/// A receive that is still open is left alone.
+void end_open(MPI_Request &request)
+{
+    tell(other, 10 + open_data);
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for what was open");
+    that(request == MPI_REQUEST_NULL, "what was open is not freed");
+}
+
+/// It has failed before anybody waits for it.
+void truncated()
+{
+    for (const bool with_statuses : {true, false}) {
+        MPI_Request requests[] = {receive(other, data, 0), receive(other, open_data, 1)};
+        MPI_Status statuses[2];
+        tell(other, 40 + data);
+        until_over(requests[0]);
+        is(MPI_Waitall(2, requests, with_statuses ? statuses : MPI_STATUSES_IGNORE),
+           MPI_ERR_IN_STATUS, "waitall");
+        if (with_statuses) {
+            is(statuses[0].MPI_ERROR, MPI_ERR_TRUNCATE, "status of the truncated");
+            is(statuses[1].MPI_ERROR, MPI_ERR_PENDING, "status of the open");
+        }
+        end_open(requests[1]);
+    }
+    for (const bool some : {true, false}) {
+        MPI_Request requests[] = {receive(other, open_data, 1), receive(other, data, 0)};
+        MPI_Status status;
+        int index = -1;
+        int count = 1;
+        tell(other, 40 + data);
+        until_over(requests[1]);
+        is(some ? MPI_Waitsome(2, requests, &count, &index, &status)
+                : MPI_Waitany(2, requests, &index, &status),
+           some ? MPI_ERR_IN_STATUS : MPI_ERR_TRUNCATE, "waitsome or waitany");
+        that(count == 1 && index == 1, "%d have ended, the first is %d", count, index);
+        end_open(requests[0]);
+    }
+}
+
+void in_order()
+{
+    // What is complete is told of and freed beside what has failed and what is open.
+    for (const bool with_statuses : {true, false}) {
+        MPI_Request requests[] = {receive(other, open_data, 0), receive(victim, data, 1),
+                                  receive(other, data, 2, 4), MPI_REQUEST_NULL};
+        MPI_Status statuses[4];
+        tell(other, 30 + data);
+        until_over(requests[2]);
+        until_over(requests[1]);
+        is(MPI_Waitall(4, requests, with_statuses ? statuses : MPI_STATUSES_IGNORE),
+           MPI_ERR_IN_STATUS, "waitall");
+        if (with_statuses) {
+            is(statuses[0].MPI_ERROR, MPI_ERR_PENDING, "status of the open");
+            is(statuses[1].MPI_ERROR, MPI_ERR_RANK_FAIL_STOP, "status of the failed");
+            is(statuses[2].MPI_ERROR, MPI_SUCCESS, "status of the complete");
+            is(statuses[3].MPI_ERROR, MPI_SUCCESS, "status of none");
+            int count = 0;
+            MPI_Get_count(&statuses[2], MPI_INT, &count);
+            that(count == 3 && statuses[2].MPI_SOURCE == other, "%d elements from %d", count,
+                 statuses[2].MPI_SOURCE);
+        }
+        that(requests[2] == MPI_REQUEST_NULL, "the complete one is not freed");
+        end_open(requests[0]);
+    }
+}
+
+/// Rank 1 dies while rank 0 waits; then more is posted, and ends at once.
+void dies()
+{
+    MPI_Request requests[] = {receive(victim, data, 0), receive(victim, data, 1),
+                              receive(other, open_data, 2)};
+    tell(victim, 0);
+    MPI_Status statuses[3];
+    is(MPI_Waitall(3, requests, statuses), MPI_ERR_IN_STATUS, "waitall of what is under way");
+    int dead = 0;
+    for (int i = 0; i < 2; ++i) {
+        const int code = statuses[i].MPI_ERROR;
+        dead += class_of(code) == MPI_ERR_RANK_FAIL_STOP ? 1 : 0;
+        that(class_of(code) == MPI_ERR_RANK_FAIL_STOP || code == MPI_ERR_PENDING, "status %d",
+             code);
+        if (code == MPI_ERR_PENDING) {
+            is(MPI_Wait(&requests[i], MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait");
+        }
+    }
+    that(dead > 0, "no status is that of the failed rank");
+    end_open(requests[2]);
+    MPI_Request more[] = {receive(victim, data, 0), receive(victim, data, 1)};
+    is(MPI_Waitall(2, more, statuses), MPI_ERR_IN_STATUS, "waitall of what is posted later");
+}
+
+/// Both ways of a persistent request, started when the rank is dead. Every way to wait tells it.
+void persistent()
+{
+    const char *const names[] = {"waitall with statuses",
+                                 "waitall",
+                                 "testall with statuses",
+                                 "testall",
+                                 "waitany",
+                                 "testany",
+                                 "waitsome",
+                                 "testsome",
+                                 "wait"};
+    for (int way = 0; way < 9; ++way) {
+        MPI_Request requests[2];
+        MPI_Recv_init(buffers[0], 1, MPI_INT, victim, data, MPI_COMM_WORLD, &requests[0]);
+        MPI_Send_init(buffers[1], 1, MPI_INT, victim, data, MPI_COMM_WORLD, &requests[1]);
+        MPI_Startall(2, requests);
+        until_over(requests[0]);
+        until_over(requests[1]);
+        MPI_Status statuses[2];
+        int flag = 1;
+        int index = 0;
+        int indices[2];
+        int code = MPI_SUCCESS;
+        switch (way) {
+        case 0:
+        case 1:
+            code = MPI_Waitall(2, requests, way == 0 ? statuses : MPI_STATUSES_IGNORE);
+            break;
+        case 2:
+        case 3:
+            code = MPI_Testall(2, requests, &flag, way == 2 ? statuses : MPI_STATUSES_IGNORE);
+            break;
+        case 4:
+            code = MPI_Waitany(2, requests, &index, statuses);
+            break;
+        case 5:
+            code = MPI_Testany(2, requests, &index, &flag, statuses);
+            break;
+        case 6:
+            code = MPI_Waitsome(2, requests, &index, indices, statuses);
+            break;
+        case 7:
+            code = MPI_Testsome(2, requests, &index, indices, statuses);
+            break;
+        default:
+            code = MPI_Wait(&requests[0], statuses);
+        }
+        const int cls = class_of(code);
+        that(cls == MPI_ERR_IN_STATUS || cls == MPI_ERR_RANK_FAIL_STOP, "%s: class %d", names[way],
+             cls);
+        that(flag == 1, "%s: not over", names[way]);
+        for (int i = 0; i < 2 && (way == 0 || way == 2); ++i) {
+            is(statuses[i].MPI_ERROR, MPI_ERR_RANK_FAIL_STOP, names[way]);
+        }
+        for (MPI_Request &request : requests) {
+            if (request != MPI_REQUEST_NULL) {
+                MPI_Request_free(&request);
+            }
+        }
+    }
+}
+
+/// Each of several threads, in turn or at once.
+void threads()
+{
+    constexpr int times = 20;
+    std::atomic<int> right{0};
+    const auto wait = [&](int place) {
+        for (int i = 0; i < times; ++i) {
+            MPI_Request requests[2];
+            for (int k = 0; k < 2; ++k) {
+                MPI_Irecv(buffers[2 * place + k], 1, MPI_INT, victim, data, MPI_COMM_WORLD,
+                          &requests[k]);
+            }
+            right += MPI_Waitall(2, requests, MPI_STATUSES_IGNORE) != MPI_SUCCESS ? 1 : 0;
+        }
+    };
+    std::thread first(wait, 0);
+    std::thread second(wait, 1);
+    wait(2);
+    first.join();
+    second.join();
+    that(right == 3 * times, "%d of %d ended with an error", right.load(), 3 * times);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    const int level = argc > 1 ? std::atoi(argv[1]) : MPI_THREAD_SINGLE;
+    const bool deadly = argc < 3;
+    int provided = 0;
+    MPI_Init_thread(&argc, &argv, level, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    state(MPI_COMM_WORLD, me); // or the program would not be linked with the library
+    if (me == victim && deadly) {
+        int token = 0;
+        MPI_Recv(&token, 1, MPI_INT, 0, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        die();
+    }
+    if (me == other) {
+        serve();
+    } else if (me == 0) {
+        truncated();
+        if (deadly) {
+            dies();
+            in_order();
+            persistent();
+            if (provided == MPI_THREAD_MULTIPLE) {
+                threads();
+            }
+        }
+        tell(other, 0);
+    }
+    return finish();
+}
