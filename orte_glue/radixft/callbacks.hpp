@@ -53,6 +53,8 @@ struct Callbacks {
     static void later(std::function<void()> what) noexcept;
     /// The same, not before `delay` has passed.
     static void after(base::Duration delay, std::function<void()> what) noexcept;
+    /// The same, once, when the file can be read.
+    static void when_readable(int file, std::function<void()> what) noexcept;
 };
 
 } // namespace ft::radixft

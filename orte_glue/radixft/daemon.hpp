@@ -138,7 +138,8 @@ class Daemon {
     /// At mpirun: ends spawned jobs that wait for a rank that is dead. There, and at who stands in
     /// for it: minds deaths in calls of MPI_Comm_accept and MPI_Comm_connect.
     void mind_callers() noexcept;
-    /// At mpirun: ends the whole job with a message that was shown before.
+    /// At mpirun: ends the whole job with a message that was shown before. \param culprit is said
+    /// to have called "abort" by mpirun, whatever the state; may be nullptr
     void end_job(orte_job_t *job, orte_job_state_t state, orte_proc_t *culprit, int code) noexcept;
     /// A daemon went as it was told to: nothing is sent there any more.
     void has_left(NodeId id) noexcept { lost_.insert(id); }
@@ -238,6 +239,9 @@ class Daemon {
     void start_board();
     void start_lines();
     void lines_broke();
+    void await_end(Rank who, pid_t process);
+    void ended_below(Rank who, int status);
+    void rank_died(const orte_proc_t &rank, Cause cause, int exit_code);
     void rank_died(Rank who, Cause cause, int exit_code);
     void start_watch();
     void watch_ranks(base::Time now);

@@ -332,7 +332,7 @@ void Daemon::account(const RankDeath &death)
         spawn_failed(*job, *proc, death);
     } else if (in_mpi_init(*proc)) {
         if (!goes_on_without(*job, *proc, death)) {
-            end_job(job, ORTE_JOB_STATE_ABORTED, proc, death.exit_code);
+            end_job(job, ORTE_JOB_STATE_ABORTED, nullptr, death.exit_code);
             return;
         }
     }

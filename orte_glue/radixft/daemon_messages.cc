@@ -26,6 +26,18 @@ constexpr base::Duration opening_patience = 20_ms;
 /// of it; the longer this is, the less can both open one at once, however busy a host is.
 constexpr base::Duration newcomer_patience = 1_s;
 
+/// What is to be done once, when its event comes.
+struct Later {
+    opal_event_t event;
+    std::function<void()> what;
+
+    static void come(int, short, void *data) noexcept
+    {
+        const std::unique_ptr<Later> self(static_cast<Later *>(data));
+        self->what();
+    }
+};
+
 } // namespace
 
 void Callbacks::received(int status, orte_process_name_t *sender, opal_buffer_t *buffer,
@@ -83,22 +95,19 @@ void Callbacks::later(std::function<void()> what) noexcept
 
 void Callbacks::after(base::Duration delay, std::function<void()> what) noexcept
 {
-    struct Later {
-        opal_event_t event;
-        std::function<void()> what;
-    };
-    auto *later = new Later{};
-    later->what = std::move(what);
-    opal_event_evtimer_set(
-        orte_event_base, &later->event,
-        [](int, short, void *data) noexcept {
-            const std::unique_ptr<Later> self(static_cast<Later *>(data));
-            self->what();
-        },
-        later);
+    auto *later = new Later{.event = {}, .what = std::move(what)};
+    opal_event_evtimer_set(orte_event_base, &later->event, Later::come, later);
     opal_event_set_priority(&later->event, ORTE_MSG_PRI);
     timeval tv{.tv_sec = delay.us() / 1000000, .tv_usec = delay.us() % 1000000};
     opal_event_evtimer_add(&later->event, &tv);
+}
+
+void Callbacks::when_readable(int file, std::function<void()> what) noexcept
+{
+    auto *later = new Later{.event = {}, .what = std::move(what)};
+    opal_event_set(orte_event_base, &later->event, file, OPAL_EV_READ, Later::come, later);
+    opal_event_set_priority(&later->event, ORTE_MSG_PRI);
+    opal_event_add(&later->event, nullptr);
 }
 
 void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)

@@ -5,6 +5,11 @@
 #include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/launch_key.hpp"
 
+#include <cerrno>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
 namespace ft::radixft {
 
 namespace {
@@ -83,6 +88,18 @@ void count_unstarted(orte_jobid_t jobid)
             !ORTE_FLAG_TEST(child, ORTE_PROC_FLAG_ALIVE)) {
             ORTE_FLAG_SET(child, ORTE_PROC_FLAG_IOF_COMPLETE);
         }
+    }
+}
+
+/// Ends what a dead rank has started and what lives on. It has the rank's connection to the PMIx
+/// server, which counts the rank out of the fences when the last copy of that is closed: the others
+/// would wait in MPI_Finalize. The runtime makes each of its children the leader of a group, whose
+/// number nobody else gets while a member lives. A process of that number is the rank itself, which
+/// is not reaped, or a stranger, with no group left.
+void end_group(pid_t leader)
+{
+    if (leader > 1 && leader != getpgrp() && kill(leader, 0) != 0 && errno == ESRCH) {
+        kill(-leader, SIGKILL);
     }
 }
 
@@ -194,13 +211,19 @@ bool Daemon::anyone_here(std::span<const Rank> named) const
 
 void Daemon::rank_died(const orte_proc_t &rank, Cause cause) noexcept
 {
+    end_group(rank.pid);
+    rank_died(rank, cause, rank.exit_code);
+}
+
+void Daemon::rank_died(const orte_proc_t &rank, Cause cause, int exit_code)
+{
     leftovers_.push_back({monotonic_now(), rank.name.jobid, rank.local_rank});
     const Rank who{rank.name.jobid, rank.name.vpid};
     lines_.forget(who);
     bereaved_.insert(who.jobid);
     keep_job(who);
     const bool came = !is_first(who.jobid) || ORTE_FLAG_TEST(&rank, ORTE_PROC_FLAG_REG);
-    rank_died(who, came ? cause : Cause::absent, rank.exit_code);
+    rank_died(who, came ? cause : Cause::absent, exit_code);
 }
 
 /// The runtime's daemon forgets a job when the last of its ranks here has ended, and tells mpirun
@@ -243,14 +266,58 @@ void Daemon::rank_died(Rank who, Cause cause, int exit_code)
 /// The kernel will report the same death again, as a child's end, when it has cleaned up.
 void Daemon::lines_broke()
 {
-    for (const Rank who : lines_.take()) {
+    for (const auto &[who, process] : lines_.take()) {
         const orte_proc_t *const child = mortal(who);
+        if (child != nullptr && process != 0 && static_cast<pid_t>(process) != child->pid) {
+            await_end(who, static_cast<pid_t>(process));
+            continue;
+        }
         const int number = child == nullptr ? 0 : fatal_signal(child->pid);
         story(3, "the line of rank %u of job %u broke: signal %d", who.vpid,
               ORTE_LOCAL_JOBID(who.jobid), number);
         if (number != 0) {
             rank_died(who, Cause::signal, 128 + number);
         }
+    }
+}
+
+/// The rank is not the daemon's child but that of a script or the like, which may go on for long,
+/// and is the only one whom the kernel tells of its end. It is let be: it may have work to do with
+/// what the rank has left.
+void Daemon::await_end(Rank who, pid_t process)
+{
+    const auto file = static_cast<int>(syscall(SYS_pidfd_open, process, 0U));
+    const bool gone = file < 0 && errno == ESRCH;
+    const int number = gone ? 0 : fatal_signal(process);
+    const int status = number != 0 ? number : exit_status(process);
+    story(3, "the line of rank %u of job %u broke: process %d, status %d", who.vpid,
+          ORTE_LOCAL_JOBID(who.jobid), static_cast<int>(process), status);
+    if (gone || number != 0) {
+        ended_below(who, status);
+    }
+    if (file >= 0 && number != 0) {
+        close(file);
+    } else if (file >= 0) {
+        Callbacks::when_readable(file, [who, process, file, status] {
+            const int last = exit_status(process); // until its parent has reaped it
+            close(file);
+            get().ended_below(who, last >= 0 ? last : status);
+        });
+    }
+}
+
+void Daemon::ended_below(Rank who, int status)
+{
+    const orte_proc_t *const child = mortal(who);
+    // Where the rank has a line itself, it was another program, which the rank has started.
+    if (child == nullptr || lines_.held_by(who)) {
+        return;
+    }
+    if (status > 0 && WIFSIGNALED(status)) {
+        rank_died(*child, Cause::signal, 128 + WTERMSIG(status));
+    } else {
+        rank_died(*child, Cause::exited,
+                  status >= 0 ? WEXITSTATUS(status) : ORTE_ERROR_DEFAULT_EXIT_CODE);
     }
 }
 

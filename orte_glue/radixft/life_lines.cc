@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,6 +50,13 @@ void tell_change(LifeLinesLayout &lines)
     (void)syscall(SYS_futex, &lines.changes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+/// By which numbers this process knows others: the same value, the same numbers. 0: not known.
+std::uint64_t process_numbers()
+{
+    struct stat where {};
+    return ::stat("/proc/self/ns/pid", &where) == 0 ? where.st_ino : 0;
+}
+
 /// False, with errno set, when there is no thread to be had.
 template <class Body>
 bool start_thread(std::thread &thread, Body body) noexcept
@@ -80,6 +88,7 @@ bool LifeLines::start(std::uint32_t family, std::uint64_t number) noexcept
     lines_ = new (memory) LifeLinesLayout;
     lines_->head = head_of(family);
     lines_->head.number = number;
+    lines_->processes = process_numbers();
     if (!start_thread(thread_, [this] { watch(); })) {
         ::close(std::exchange(event_, -1));
         return false;
@@ -110,8 +119,9 @@ std::vector<std::uint32_t> LifeLines::collect() noexcept
         std::uint32_t word = line.word.load(std::memory_order_acquire);
         if ((word & FUTEX_OWNER_DIED) != 0 && line.word.compare_exchange_strong(word, 0)) {
             if (const std::uint64_t owner = line.owner.exchange(0); owner != 0) {
-                broken_.push_back(rank_of(owner));
-                found.push_back(line.process.load(std::memory_order_relaxed));
+                const std::uint32_t process = line.process.load(std::memory_order_relaxed);
+                broken_.push_back({rank_of(owner), process});
+                found.push_back(process);
             }
         }
     }
@@ -135,7 +145,7 @@ void LifeLines::watch() noexcept
             const std::uint64_t one = 1;
             [[maybe_unused]] const auto written = ::write(event_, &one, sizeof one);
             for (const std::uint32_t process : dying) {
-                if (fatal_signal(process) != 0) {
+                if (process != 0 && fatal_signal(process) != 0) {
                     give_way(static_cast<int>(process));
                 }
             }
@@ -155,12 +165,22 @@ void LifeLines::watch() noexcept
     }
 }
 
-std::vector<Rank> LifeLines::take() noexcept
+std::vector<LifeLines::Broken> LifeLines::take() noexcept
 {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto got = ::read(event_, &count, sizeof count);
     const std::lock_guard lock(mutex_);
     return std::exchange(broken_, {});
+}
+
+bool LifeLines::held_by(Rank who) const noexcept
+{
+    return lines_ != nullptr &&
+           std::any_of(lines_->lines.begin(), lines_->lines.end(), [who](const auto &line) {
+               const std::uint32_t word = line.word.load(std::memory_order_acquire);
+               return word != 0 && (word & FUTEX_OWNER_DIED) == 0 &&
+                      line.owner.load(std::memory_order_acquire) == key(who);
+           });
 }
 
 void LifeLines::forget(Rank who) noexcept
@@ -193,7 +213,9 @@ bool LifeLine::hold(const char *place, std::uint32_t family, Rank self) noexcept
     });
     if (mine != lines_->lines.end()) {
         line_ = &*mine;
-        line_->process.store(static_cast<std::uint32_t>(getpid()), std::memory_order_relaxed);
+        const bool same_numbers = lines_->processes != 0 && lines_->processes == process_numbers();
+        line_->process.store(same_numbers ? static_cast<std::uint32_t>(getpid()) : 0,
+                             std::memory_order_relaxed);
         if (start_thread(thread_, [this] { run(); })) {
             held_yet_.wait(0);
             if (held_yet_ > 0) {

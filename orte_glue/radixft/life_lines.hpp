@@ -13,9 +13,11 @@
 /// gives way (give_way() in prompt.hpp) while its memory is freed.
 ///
 /// The end of one thread is no proof: who is told of it here asks the system whether the process
-/// was killed (fatal_signal() in watch.hpp). Ranks can write to the memory of all ranks of their
-/// daemon, which are of one user and one job: the worst that comes of it is a question in vain, or
-/// a death that is noticed as late as without. Knows nothing of the runtime.
+/// was killed (fatal_signal() in watch.hpp) or has ended. That need not be the daemon's child: a
+/// script may have started the rank, and go on after it. So each line says which process holds it.
+/// Ranks can write to the memory of all ranks of their daemon, which are of one user and one job:
+/// the worst that comes of it by chance is a question in vain, or a death that is noticed as late
+/// as without. Knows nothing of the runtime.
 #pragma once
 
 #include "orte_glue/radixft/daemon_memory.hpp"
@@ -39,7 +41,7 @@ inline constexpr char life_lines_place[] = "FT_RADIXFT_LINES";
 /// What both sides see.
 struct LifeLinesLayout {
     static constexpr std::uint32_t expected_magic = 0x6c746672; // "rftl"
-    static constexpr std::uint32_t expected_format = 2;
+    static constexpr std::uint32_t expected_format = 3;
     /// As many as one thread can sleep on, less the word for changes. Ranks beyond that have none.
     static constexpr std::size_t capacity = 127;
 
@@ -48,12 +50,15 @@ struct LifeLinesLayout {
         /// The number of the thread that holds it and FUTEX_WAITERS; the kernel puts
         /// FUTEX_OWNER_DIED there. 0: nobody holds it.
         std::atomic<std::uint32_t> word{};
-        std::atomic<std::uint32_t> process{}; ///< of the owner; only good when somebody holds it
+        /// Of the owner, as the daemon numbers it; 0: in numbers of its own (pid_namespaces(7)).
+        /// Only good when somebody holds it.
+        std::atomic<std::uint32_t> process{};
     };
 
     SharedHead head;
     std::atomic<std::uint32_t> changes{}; ///< counts, and wakes the daemon, when a line changes
     std::uint32_t unused = 0;
+    std::uint64_t processes = 0; ///< by which numbers the daemon knows them; 0: it cannot tell
     std::array<Line, capacity> lines{};
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
@@ -78,8 +83,16 @@ class LifeLines {
     /// Becomes readable when take() has something; -1 without lines. To be waited for, not read.
     int readable() const { return event_; }
 
-    /// The ranks whose lines broke since the last call. Any thread.
-    std::vector<Rank> take() noexcept;
+    struct Broken {
+        Rank who;
+        std::uint32_t process = 0; ///< that held it; 0: not known
+
+        bool operator==(const Broken &) const = default;
+    };
+    /// Whose lines broke since the last call. Any thread.
+    std::vector<Broken> take() noexcept;
+    /// Whether some process holds a line as this rank now. Any thread.
+    bool held_by(Rank who) const noexcept;
     /// This rank is dead: a line that it has not released is free. Any thread.
     void forget(Rank who) noexcept;
 
@@ -92,7 +105,7 @@ class LifeLines {
     int event_ = -1;
     std::atomic<bool> stop_{false};
     std::mutex mutex_;
-    std::vector<Rank> broken_;
+    std::vector<Broken> broken_;
     std::thread thread_;
 };
 

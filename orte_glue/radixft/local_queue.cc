@@ -55,19 +55,48 @@ std::vector<ThreadState> threads_of(std::int64_t process)
     return threads;
 }
 
-/// What the threads that were asked have answered.
+/// What the threads that were asked have answered. One is asked at a time.
 struct Answers {
     const VaderQueue *queue = nullptr;
     VaderQueue::Place tail = VaderQueue::nobody;
     std::atomic<VaderQueue::Link> awaited{nullptr};
-    std::counting_semaphore<> count{0};
+    /// Each question has a number of its own. The first one is an address here, so that no value
+    /// that the program sends with a signal is taken for one.
+    std::uintptr_t first = 0;
+    std::atomic<std::uintptr_t> question{0};
+    std::atomic<std::uintptr_t> answered{0}; ///< the question that was answered last
+    std::counting_semaphore<> news{0};
+    struct sigaction program {}; ///< what the program does with the signal
 };
 Answers *answers = nullptr;
 
+void leave_to_program(int number, siginfo_t *info, void *context) noexcept
+{
+    const struct sigaction &program = answers->program;
+    if (program.sa_handler == SIG_DFL || program.sa_handler == SIG_IGN) {
+        return; // both ignore it
+    }
+    if ((program.sa_flags & SA_SIGINFO) != 0) {
+        program.sa_sigaction(number, info, context);
+    } else {
+        program.sa_handler(number);
+    }
+}
+
 /// On a thread of the program. One that waits in vader's loop for a link has its address in a
 /// register.
-void on_question(int, siginfo_t *, void *context) noexcept
+void on_question(int signal, siginfo_t *info, void *context) noexcept
 {
+    const std::uintptr_t question = answers->question.load();
+    const auto number = reinterpret_cast<std::uintptr_t>(info->si_value.sival_ptr);
+    if (info->si_code != SI_QUEUE || info->si_pid != getpid() || number <= answers->first ||
+        number > question) {
+        leave_to_program(signal, info, context);
+        return;
+    }
+    if (number != question) {
+        return; // too late
+    }
     const int error = errno;
 #if defined(__x86_64__)
     const auto *state = static_cast<const ucontext_t *>(context);
@@ -83,8 +112,32 @@ void on_question(int, siginfo_t *, void *context) noexcept
 #else
     static_cast<void>(context);
 #endif
-    answers->count.release();
+    answers->answered = number;
+    answers->news.release();
     errno = error;
+}
+
+/// Asks one thread. False when it does not answer in time.
+bool ask(std::int64_t thread)
+{
+    constexpr std::chrono::milliseconds patience{100};
+    const auto end = std::chrono::steady_clock::now() + patience;
+    const std::uintptr_t question = ++answers->question;
+    siginfo_t info{};
+    info.si_signo = SIGURG;
+    info.si_code = SI_QUEUE;
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_ptr = reinterpret_cast<void *>(question);
+    if (syscall(SYS_rt_tgsigqueueinfo, getpid(), thread, SIGURG, &info) != 0) {
+        return errno == ESRCH; // it has ended
+    }
+    while (answers->answered != question) {
+        if (!answers->news.try_acquire_until(end)) {
+            return answers->answered == question;
+        }
+    }
+    return true;
 }
 
 } // namespace
@@ -162,23 +215,33 @@ std::optional<VaderQueue::Link> LocalQueue::awaited(VaderQueue::Place tail)
     asked.tail = tail;
     asked.awaited = nullptr;
     answers = &asked;
-    struct sigaction ours {};
-    struct sigaction before {};
-    ours.sa_sigaction = on_question;
-    ours.sa_flags = SA_SIGINFO | SA_RESTART;
-    if (sigaction(SIGURG, &ours, &before) != 0) {
+    if (asked.first == 0) {
+        asked.first = asked.question = reinterpret_cast<std::uintptr_t>(&asked);
+    }
+    if (sigaction(SIGURG, nullptr, &asked.program) != 0) {
         return std::nullopt;
     }
-    bool all_answered = true;
+    struct sigaction ours = asked.program;
+    struct sigaction replaced {};
+    ours.sa_sigaction = on_question;
+    // The program's own handler may need its own stack.
+    ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    if (sigaction(SIGURG, &ours, &replaced) != 0) {
+        return std::nullopt;
+    }
+    // Unless the program has set another one between both.
+    bool all_answered = replaced.sa_sigaction == asked.program.sa_sigaction;
     const auto self = static_cast<std::int64_t>(syscall(SYS_gettid));
     for (const ThreadState &thread : threads_of(getpid())) {
-        constexpr std::chrono::milliseconds patience{100};
-        if (thread.state == 'R' && thread.number != self &&
-            syscall(SYS_tgkill, getpid(), thread.number, SIGURG) == 0) {
-            all_answered = asked.count.try_acquire_for(patience) && all_answered;
+        if (thread.state == 'R' && thread.number != self) {
+            all_answered = ask(thread.number) && all_answered;
         }
     }
-    sigaction(SIGURG, &before, nullptr);
+    struct sigaction ending {};
+    sigaction(SIGURG, &replaced, &ending);
+    if (ending.sa_sigaction != on_question) {
+        sigaction(SIGURG, &ending, nullptr); // the program has set it meanwhile
+    }
     return all_answered ? std::optional(asked.awaited.load()) : std::nullopt;
 }
 

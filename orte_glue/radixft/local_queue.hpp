@@ -35,8 +35,8 @@ class LocalQueue : public QueueSurroundings {
     VaderQueue::Finding look() override { return queue_.look(); }
     void note_neighbours() override;
     bool neighbours_went_on() override;
-    /// Asks each thread that has a processor by a signal that programs ignore, SIGURG, whose
-    /// handler this replaces for the moment.
+    /// Asks each thread that has a processor by a signal that most programs ignore, SIGURG, whose
+    /// handler this replaces for the moment. It still gets what is not of this.
     std::optional<VaderQueue::Link> awaited(VaderQueue::Place tail) override;
     VaderQueue::Link head() override { return queue_.head(); }
 

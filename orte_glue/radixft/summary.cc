@@ -93,7 +93,9 @@ void Daemon::summarize(std::FILE *where) const
         text << ", and the job was ended: " << (must_end_.empty() ? wind_down_->why() : must_end_)
              << ".\n";
     } else {
-        text << (over_ && !orphaned_at_ ? ", and the job was ended.\n" : ", the others ran on.\n");
+        text << (over_ && !orphaned_at_                       ? ", and the job was ended.\n"
+                 : session_->deaths().known().size() == ranks ? ", nobody was left.\n"
+                                                              : ", the others ran on.\n");
     }
     for (const auto &[id, loss] : losses_) {
         if (loss.id == no_node) {

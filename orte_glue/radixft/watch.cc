@@ -43,26 +43,47 @@ std::string contents(const std::string &path)
     return text;
 }
 
-int fatal_signal(std::int64_t pid)
+namespace {
+
+// The kernel's PF_EXITING and PF_SIGNALED, which it has not changed since 2.6.
+constexpr unsigned long exiting = 0x4;
+constexpr unsigned long signaled = 0x400;
+
+struct Ending {
+    unsigned long flags = 0; ///< 0: there is no such process
+    int status = 0;
+};
+
+Ending ending(std::int64_t pid)
 {
-    const std::string folder = "/proc/" + std::to_string(pid);
-    // The kernel's PF_EXITING and PF_SIGNALED, which it has not changed since 2.6.
-    constexpr unsigned long exiting = 0x4;
-    constexpr unsigned long signaled = 0x400;
-    const std::string text = contents(folder + "/stat");
+    const std::string text = contents("/proc/" + std::to_string(pid) + "/stat");
     // The second of its fields is the program's name, and may hold anything.
     std::istringstream rest(text.substr(std::min(text.rfind(')'), text.size() - 1) + 1));
     const std::vector<std::string> words{std::istream_iterator<std::string>(rest), {}};
     constexpr std::size_t flags = 9 - 3;
     constexpr std::size_t exit_code = 52 - 3;
-    if (words.size() > exit_code && (std::strtoul(words[flags].c_str(), nullptr, 10) &
-                                     (exiting | signaled)) == (exiting | signaled)) {
-        if (const int code = std::atoi(words[exit_code].c_str()) & 0x7f; code != 0) {
-            return code;
-        }
+    return words.size() > exit_code ? Ending{std::strtoul(words[flags].c_str(), nullptr, 10),
+                                             std::atoi(words[exit_code].c_str())}
+                                    : Ending{};
+}
+
+} // namespace
+
+int exit_status(std::int64_t pid)
+{
+    const Ending end = ending(pid);
+    return (end.flags & exiting) != 0 ? end.status : -1;
+}
+
+int fatal_signal(std::int64_t pid)
+{
+    const Ending end = ending(pid);
+    if (const int code = end.status & 0x7f;
+        (end.flags & (exiting | signaled)) == (exiting | signaled) && code != 0) {
+        return code;
     }
     // Sent, and not to be blocked, but its first thread has not had a core since.
-    std::ifstream status(folder + "/status");
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
     for (std::string word; status >> word;) {
         if (word == "ShdPnd:") {
             unsigned long long pending = 0;

@@ -31,6 +31,10 @@ std::string contents(const std::string &path);
 /// that this one has not yet reaped, or the number may be another's.
 int fatal_signal(std::int64_t pid);
 
+/// How the process `pid` ends, or has ended and is not reaped yet, as wait(2) has it; -1: it does
+/// not, as far as can be told.
+int exit_status(std::int64_t pid);
+
 class Watch {
   public:
     /// `folder` is where the ranks' records appear. Stopped ranks are accused after

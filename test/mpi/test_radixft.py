@@ -4,6 +4,7 @@
 import os
 import re
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
@@ -14,6 +15,8 @@ import fttap  # noqa: E402
 
 SURVIVORS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "survivors")
 FORKS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "forks")
+REMAINS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "remains")
+MANAGER = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "manager")
 DEADLINE = 60
 
 
@@ -63,4 +66,57 @@ def forked_children():
         result.must(result.code == 0 and result.output.count("its children ended") == 4, f"{options}: a child hung")
 
 
-fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host, forked_children])
+def all_through(result):
+    """The three ranks that live have finalized, and mpirun counts one death."""
+    result.must(result.code == 0, f"exit code {result.code}")
+    result.must(result.output.count("is through") == 3, "a rank is missing")
+    result.must("radixft: 1 of 4 ranks died, the others ran on" in result.output, "the death is not told")
+
+
+def waiting_for_anyone():
+    """who waits for an answer from any rank does not wait for the dead: the job ends, or counts on the others alone"""
+    options = ["--mca", "errmgr", "radixft", "--mca", "pml", "dr"]
+    result = run(*options, MANAGER)
+    result.must(result.code == 75, f"exit code {result.code}")
+    all_through(run(*options, MANAGER, "return"))
+
+
+def nobody_left():
+    """when all ranks have died, in MPI_Init or after it, nobody is said to have run on, or to have called abort"""
+    script = "import sys; sys.exit(3)"
+    result = run("--mca", "errmgr", "radixft", sys.executable, "-c", script)
+    result.must(result.code == 3, f"exit code {result.code}")
+    result.must("died before all ranks were through MPI_Init (exit code 3)" in " ".join(result.output.split()),
+                "the reason is not told")
+    result.must('calling "abort"' not in result.output, "a rank is said to have called abort")
+    result = ftmpi.run([ftmpi.MPIRUN, "-np", "1", "--mca", "errmgr", "radixft", REMAINS, "alone"], DEADLINE,
+                       show_stacks=True)
+    result.must(result.code == 137, f"exit code {result.code}")
+    result.must("radixft: 1 of 1 ranks died, nobody was left." in result.output, "the last words are wrong")
+
+
+def child_of_the_dead():
+    """a dead rank's child, which has its connection to the runtime, holds up nobody"""
+    all_through(run("--mca", "errmgr", "radixft", REMAINS, "child"))
+
+
+def lingering_wrapper():
+    """a rank that a script has started is dead when it has ended, not when the script has"""
+    if not has_life_lines():
+        raise fttap.Skip("no life lines before Linux 5.16")
+    for end in ("kill", "exit"):
+        with tempfile.TemporaryDirectory() as folder:
+            fifo = os.path.join(folder, "over")
+            os.mkfifo(fifo)
+            # It ends when the others have done without the rank.
+            script = '"$@" || read -r word < "$0"'
+            all_through(run("--mca", "errmgr", "radixft", "sh", "-c", script, fifo, REMAINS, end, fifo))
+
+
+def has_life_lines():
+    """Whether the system can wait for several futexes."""
+    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5, 16)
+
+
+fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host, forked_children,
+            waiting_for_anyone, nobody_left, child_of_the_dead, lingering_wrapper])

@@ -34,15 +34,27 @@ Rank rank(std::uint32_t vpid)
 /// watched: a process with threads had better not fork.
 class Child {
   public:
-    /// `last` is what it does when told to go on, with its line.
+    /// `last` is what it does when told to go on, with its line. `contained`: it is the first one
+    /// of a new numbering, and its parent the process that is known here.
     template <class Last>
-    Child(Rank who, Last last)
+    Child(Rank who, Last last, bool contained = false)
     {
         if (pipe(to_) != 0 || pipe(from_) != 0) {
             return;
         }
         pid_ = fork();
         if (pid_ == 0) {
+            if (contained) {
+                const pid_t inner = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
+                if (inner != 0) {
+                    [[maybe_unused]] const auto no = inner < 0 ? write(from_[1], "n", 1) : 0;
+                    for (const int file : {to_[0], to_[1], from_[0], from_[1]}) {
+                        close(file);
+                    }
+                    waitpid(inner, nullptr, 0);
+                    _exit(0);
+                }
+            }
             char place[256] = "";
             LifeLine line;
             const char held =
@@ -98,6 +110,12 @@ bool told(const LifeLines &lines)
     return poll(&wait, 1, patience_ms) == 1;
 }
 
+/// What is taken when that child's line breaks.
+std::vector<LifeLines::Broken> line_of(std::uint32_t vpid, const Child &child)
+{
+    return {{rank(vpid), static_cast<std::uint32_t>(child.pid())}};
+}
+
 /// Waits until a process, which may be dead but not reaped, has given way to others.
 bool gives_way(pid_t pid, int before)
 {
@@ -120,20 +138,22 @@ void who_is_killed_is_told(void **)
     const bool held = kills_itself.holds(lines) && ends_itself.holds(lines);
     kills_itself.go_on();
     const bool first_told = told(lines);
-    const std::vector<Rank> first = lines.take();
+    const std::vector<LifeLines::Broken> first = lines.take();
     kills_itself.wait_for_end();
     const int first_signal = fatal_signal(kills_itself.pid());
     ends_itself.go_on();
     const bool second_told = told(lines);
-    const std::vector<Rank> second = lines.take();
+    const std::vector<LifeLines::Broken> second = lines.take();
     ends_itself.wait_for_end();
     const int second_signal = fatal_signal(ends_itself.pid());
+    const int second_status = exit_status(ends_itself.pid());
     lines.stop();
     kills_itself.reap();
     ends_itself.reap();
     assert_true(started && held && first_told && second_told);
-    assert_true(first == std::vector{rank(3)});
-    assert_true(second == std::vector{rank(4)});
+    assert_true(first == line_of(3, kills_itself));
+    assert_true(second == line_of(4, ends_itself));
+    assert_int_equal(second_status & 0x7f, SIGTERM);
     assert_int_equal(first_signal, SIGKILL);
     assert_int_equal(second_signal, SIGTERM);
 }
@@ -154,7 +174,7 @@ void it_is_certain_at_once(void **)
     kill(child.pid(), SIGKILL);
     const bool was_told = told(lines);
     const int during = fatal_signal(child.pid());
-    const std::vector<Rank> broken = lines.take();
+    const std::vector<LifeLines::Broken> broken = lines.take();
     const bool yields = gives_way(child.pid(), getpriority(PRIO_PROCESS, 0));
     lines.stop();
     child.reap();
@@ -188,16 +208,20 @@ void who_leaves_is_not_told(void **)
     leaves.go_on();
     // Without a word: the line breaks, but the system says that no signal did it.
     const bool was_told = told(lines);
-    const std::vector<Rank> broken = lines.take();
+    const std::vector<LifeLines::Broken> broken = lines.take();
     leaves.wait_for_end();
     const int left = fatal_signal(leaves.pid());
+    const int told_status = exit_status(leaves.pid());
     lines.stop();
     const int status = leaves.reap();
+    const int later = exit_status(leaves.pid());
     releases.reap();
     forks.reap();
     assert_true(held && was_told);
-    assert_true(broken == std::vector{rank(2)});
+    assert_true(broken == line_of(2, leaves));
     assert_int_equal(left, 0);
+    assert_int_equal(told_status, status);
+    assert_int_equal(later, -1);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
 }
 
@@ -210,7 +234,8 @@ void who_becomes_another_program_lives(void **)
     const bool held = child.holds(lines) && child.go_on();
     const bool was_told = told(lines);
     const int at_once = fatal_signal(child.pid());
-    const std::vector<Rank> broken = lines.take();
+    const int status_at_once = exit_status(child.pid());
+    const std::vector<LifeLines::Broken> broken = lines.take();
     const int policy = sched_getscheduler(child.pid());
     kill(child.pid(), SIGKILL);
     child.wait_for_end();
@@ -218,10 +243,56 @@ void who_becomes_another_program_lives(void **)
     lines.stop();
     child.reap();
     assert_true(held && was_told);
-    assert_true(broken == std::vector{rank(1)});
+    assert_true(broken == line_of(1, child));
     assert_int_equal(at_once, 0);
+    assert_int_equal(status_at_once, -1);
     assert_int_equal(policy, SCHED_OTHER);
     assert_int_equal(later, SIGKILL);
+}
+
+/// A rank may start another program that takes itself for the rank.
+void a_rank_may_have_two(void **)
+{
+    const Child itself(rank(1), [](LifeLine &) { raise(SIGKILL); });
+    const Child another(rank(1), [](LifeLine &) { raise(SIGKILL); });
+    LifeLines lines;
+    const bool early = lines.held_by(rank(1));
+    lines.start(family, number);
+    const bool held = itself.holds(lines) && another.holds(lines);
+    another.go_on();
+    const bool first_told = told(lines);
+    const std::vector<LifeLines::Broken> first = lines.take();
+    const bool still = lines.held_by(rank(1));
+    itself.go_on();
+    const bool second_told = told(lines);
+    const std::vector<LifeLines::Broken> second = lines.take();
+    const bool no_more = !lines.held_by(rank(1));
+    lines.stop();
+    itself.reap();
+    another.reap();
+    assert_true(held && first_told && still && second_told && no_more);
+    assert_false(early);
+    assert_true(first == line_of(1, another));
+    assert_true(second == line_of(1, itself));
+}
+
+/// In a container a process has another number for itself than the daemon has for it.
+void numbers_of_others_are_not_taken(void **)
+{
+    const Child contained(
+        rank(1), [](LifeLine &) { raise(SIGKILL); }, true);
+    LifeLines lines;
+    lines.start(family, number);
+    const bool held = contained.holds(lines);
+    const bool was_told = held && contained.go_on() && told(lines);
+    const std::vector<LifeLines::Broken> broken = lines.take();
+    lines.stop();
+    contained.reap();
+    if (!held) {
+        _skip(__FILE__, __LINE__); // no container to be had
+    }
+    assert_true(was_told);
+    assert_true(broken == (std::vector<LifeLines::Broken>{{rank(1), 0}}));
 }
 
 /// All lines are taken, and free again when their owners have released them or are known to be
@@ -287,6 +358,8 @@ int main()
         cmocka_unit_test(it_is_certain_at_once),
         cmocka_unit_test(who_leaves_is_not_told),
         cmocka_unit_test(who_becomes_another_program_lives),
+        cmocka_unit_test(a_rank_may_have_two),
+        cmocka_unit_test(numbers_of_others_are_not_taken),
         cmocka_unit_test(a_line_is_free_again),
         cmocka_unit_test(what_is_no_daemons_is_not_taken),
         cmocka_unit_test(a_process_that_lives_was_killed_by_nothing),

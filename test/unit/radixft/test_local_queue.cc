@@ -1,8 +1,11 @@
 #include "orte_glue/radixft/local_queue.hpp"
 #include "test/unit/cmocka.hpp"
 
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -130,6 +133,65 @@ void where_the_program_has_it(void **)
     assert_ptr_not_equal(link, program);
 }
 
+std::atomic<int> programs_own{0};
+
+void on_own(int, siginfo_t *info, void *) noexcept
+{
+    programs_own += info->si_code == SI_TKILL ? 1 : 0;
+}
+
+/// The program has a use for the signal by which its threads are asked, and a thread that does not
+/// answer, since it lets no signal through.
+void a_signal_of_the_programs(void **)
+{
+    Mapped own(0);
+    own.leave_gap();
+    LocalQueue queue(job, 0);
+    struct sigaction mine {};
+    mine.sa_sigaction = on_own;
+    mine.sa_flags = SA_SIGINFO;
+    sigaction(SIGURG, &mine, nullptr);
+    const auto is_asking = [] {
+        struct sigaction now {};
+        sigaction(SIGURG, nullptr, &now);
+        return now.sa_sigaction != on_own;
+    };
+    std::atomic<bool> deaf{false};
+    std::atomic<bool> over{false};
+    std::thread silent([&] {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, nullptr);
+        deaf = true;
+        while (!over) {
+        }
+    });
+    while (!deaf) {
+    }
+    std::atomic<bool> sent{false};
+    // Begun later, it is asked later, while the other one's silence is waited for.
+    std::thread sender([&] {
+        while (!is_asking()) {
+        }
+        raise(SIGURG);
+        sent = true;
+    });
+    bool answered = false;
+    while (!sent) {
+        answered = queue.awaited(2 * fragment).has_value() || answered;
+    }
+    over = true;
+    silent.join();
+    sender.join();
+    const bool as_before = !is_asking();
+    const int got = programs_own;
+    std::signal(SIGURG, SIG_DFL);
+    own.unmap();
+    assert_int_equal(got, 1);
+    assert_true(as_before);
+    assert_false(answered);
+}
+
 } // namespace
 
 int main()
@@ -137,7 +199,7 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(the_same_memory),          cmocka_unit_test(unmapped_meanwhile),
         cmocka_unit_test(unmapped_before),          cmocka_unit_test(nothing_stays_mapped),
-        cmocka_unit_test(where_the_program_has_it),
+        cmocka_unit_test(where_the_program_has_it), cmocka_unit_test(a_signal_of_the_programs),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -6,7 +6,8 @@
 // The runtime takes ranks that have died off the server's list. The server does so itself when it
 // sees their connection closed, and only then counts them out of the fences to come; the runtime,
 // which hears of the death at about the same time, would get in before, and the next fence under
-// this daemon would wait for the dead for ever.
+// this daemon would wait for the dead for ever. It is closed when no child of the rank has it any
+// more, so the daemon ends those (daemon_watch.cc).
 //
 // A rank that has ended well is taken off the list too, and its connection closed, but without
 // telling libevent, if the server has not seen by then that the other end is closed. The next rank
