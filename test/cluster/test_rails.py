@@ -19,6 +19,7 @@ from fttap import check, comment, main  # noqa: E402
 
 DR = {"pml": "dr", "btl": "tcp,self", "pml_dr_stats": 2}
 DEADLINE = 80
+RECONNECT_MS = 500
 FAST, SLOW = 400, 100  # Mbit/s
 ALIKE = 1000
 BATCH = 2  # MiB
@@ -41,11 +42,11 @@ class Batch:
 class Stream:
     """One run of `rails`, steady or in bursts."""
 
-    def __init__(self, cluster, shape):
+    def __init__(self, cluster, shape, **parameters):
         self.marks = cluster.marks()
         self.enough = self.marks.path + ".enough"
         self.end = time.monotonic() + DEADLINE
-        options = [word for name, value in DR.items() for word in ("--mca", name, value)]
+        options = [word for name, value in {**DR, **parameters}.items() for word in ("--mca", name, value)]
         self.run = cluster.mpirun("-np", 2, "--map-by", "node", *options, ftcluster.program("rails"),
                                   self.marks.path, self.enough, shape, deadline=DEADLINE,
                                   env=ftcluster.component_env())
@@ -145,5 +146,21 @@ def bursts_over_rails_that_are_alike():
         stream.finish()
 
 
+def refused_for_long():
+    """a rail that refuses connections for longer than pml_dr_reconnect_ms, beside one that is up, comes back"""
+    with ftcluster.Cluster(hosts=2, mbit=(ALIKE, ALIKE)) as cluster, \
+            Stream(cluster, "steady", pml_dr_reconnect_ms=RECONNECT_MS) as stream:
+        stream.until(half, "half and half")
+        cluster.tool("cut", RECEIVER, 0, "--how", "reset")
+        stream.until(lambda share: share < 0.02, "rail 0 cut (reset)")
+        # Batches go over the other one for the time for which it stays so.
+        healed = time.monotonic() + 4 * RECONNECT_MS / 1000
+        while time.monotonic() < healed:
+            stream.batch()
+        cluster.tool("heal", RECEIVER, 0)
+        stream.until(half, "half and half again")
+        stream.finish()
+
+
 if __name__ == "__main__":
-    main([in_proportion_and_back, bursts_over_rails_that_are_alike])
+    main([in_proportion_and_back, bursts_over_rails_that_are_alike, refused_for_long])

@@ -22,6 +22,10 @@ UCX = {"pml": "dr", "btl": "ucx,self", "btl_ucx_stats": 1, "btl_ucx_verbose": 1,
        "btl_ucx_transports": "tcp"}
 DEADLINE = 90
 STOPPED_SECONDS = 5
+LOST_PEER = os.path.join(ftcluster.build_dir(), "test", "mpi", "semantics", "lost_peer")
+# Far above VERDICT_MS, far below pml_dr_give_up_ms.
+LOST_DEADLINE = 40
+VERDICT_MS = 2000
 
 
 def networks(cluster):
@@ -43,6 +47,12 @@ def parameters_for(cluster, ucx, tcp=None):
 def counted(story, name):
     """The sum over all ranks of what btl/ucx counted."""
     lines = re.findall(r"^btl/ucx\[rank \d+\]: (module=.*)$", story.run.err, re.MULTILINE)
+    return sum(int(n) for line in lines for n in re.findall(rf"\b{name}=(\d+)", line))
+
+
+def answered(story, name):
+    """The sum over all ranks of what pml/dr counted."""
+    lines = re.findall(r"^pml/dr\[rank \d+\]: (.*)$", story.run.err, re.MULTILINE)
     return sum(int(n) for line in lines for n in re.findall(rf"\b{name}=(\d+)", line))
 
 
@@ -145,6 +155,23 @@ def rail_back():
             finish(story)
 
 
+def last_rail():
+    """the only rail to a host is reset for good: btl_ucx_verdict_ms ends what waits for it, long before pml_dr_give_up_ms"""
+    with ftcluster.Cluster(hosts=3, rails=1) as cluster:
+        marks = cluster.marks()
+        parameters = dict(parameters_for(cluster, [0]), btl_ucx_verdict_ms=VERDICT_MS)
+        options = [word for name, value in parameters.items() for word in ("--mca", name, value)]
+        run = cluster.mpirun("-np", 3, "--map-by", "node", *options, LOST_PEER, marks.path, deadline=LOST_DEADLINE,
+                             env=ftcluster.component_env())
+        check(marks.wait(lambda text: text == "talks", time.monotonic() + LOST_DEADLINE, run), "they never talked")
+        cluster.tool("cut", "n1", "0", "--how", "reset")
+        code = run.wait()
+        marks.close()
+        if code != 0 or run.out.count("survived") != 3:
+            run.tell(60)
+        check(code == 0 and run.out.count("survived") == 3, f"exit code {code}")
+
+
 def corrupted_on_the_wire():
     """bytes that the network rewrites, past TCP's own checksum, are noticed and sent again"""
     with ftcluster.Cluster() as cluster:
@@ -155,6 +182,8 @@ def corrupted_on_the_wire():
             check(cluster.await_struck("corrupt", "n1", "0", 5, story.end), "nothing was rewritten")
             story.goes_on(5)
             story.finish_right()
+            check(answered(story, "corrupt_payload") > 0, "dr noticed nothing")
+            check(answered(story, "retransmitted") > 0, "nothing was sent again")
 
 
 def stopped_host():
@@ -168,7 +197,7 @@ def stopped_host():
 
 
 TESTS = [rail_after_rail, reset, reset_once, one_to_one, one_to_one_anew, one_to_one_no_answer,
-         rail_back, corrupted_on_the_wire, stopped_host]
+         rail_back, last_rail, corrupted_on_the_wire, stopped_host]
 
 if __name__ == "__main__":
     unknown = set(sys.argv[1:]) - {t.__name__ for t in TESTS}
