@@ -125,6 +125,11 @@ try {
 /// have counted the rank out, and could never receive so again.
 bool ends_wildcards(CommState &comm) noexcept
 {
+    // Open MPI's own layers (osc/pt2pt) do not look whether a receive that calls back has failed:
+    // they would take what lies in its buffer for a message, again and again.
+    if (__atomic_load_n(&comm.calls_back, __ATOMIC_RELAXED)) {
+        return false;
+    }
     return process::run_through() ||
            comm.communicator()->error_handler == &ompi_mpi_errors_are_fatal.eh;
 }
