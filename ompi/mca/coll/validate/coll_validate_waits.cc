@@ -61,16 +61,14 @@ bool is_active(const ompi_request_t *request) noexcept
 /// What a look at the requests has found.
 struct Found {
     Until until;
-    bool active = false;
     bool open = false;
     bool enough = false; ///< one has failed, or it takes no more than one
 
     void see(const ompi_request_t *request) noexcept
     {
-        active = true;
         enough = enough || until == Until::one || request->req_status.MPI_ERROR != MPI_SUCCESS;
     }
-    void see_open() noexcept { active = open = true; }
+    void see_open() noexcept { open = true; }
     bool over() const noexcept { return enough || !open; }
 };
 
@@ -123,7 +121,7 @@ bool look_and_wait(std::size_t count, ompi_request_t **requests, Until until) no
         }
         SYNC_WAIT(&place->sync);
     }
-    Found after{until, false, false, before.enough};
+    Found after{until, false, before.enough};
     for (std::size_t i = 0; i < end; ++i) {
         ompi_request_t *const request = requests[i];
         if (!is_active(request)) {
