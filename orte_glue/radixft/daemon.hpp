@@ -239,7 +239,7 @@ class Daemon {
     void start_board();
     void start_lines();
     void lines_broke();
-    void await_end(Rank who, pid_t process);
+    void await_end(Rank who, pid_t process, int number);
     void ended_below(Rank who, int status);
     void rank_died(const orte_proc_t &rank, Cause cause, int exit_code);
     void rank_died(Rank who, Cause cause, int exit_code);

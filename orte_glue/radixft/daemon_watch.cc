@@ -266,13 +266,13 @@ void Daemon::rank_died(Rank who, Cause cause, int exit_code)
 /// The kernel will report the same death again, as a child's end, when it has cleaned up.
 void Daemon::lines_broke()
 {
-    for (const auto &[who, process] : lines_.take()) {
+    for (const auto &[who, process, signal] : lines_.take()) {
         const orte_proc_t *const child = mortal(who);
         if (child != nullptr && process != 0 && static_cast<pid_t>(process) != child->pid) {
-            await_end(who, static_cast<pid_t>(process));
+            await_end(who, static_cast<pid_t>(process), signal);
             continue;
         }
-        const int number = child == nullptr ? 0 : fatal_signal(child->pid);
+        const int number = child == nullptr ? 0 : signal != 0 ? signal : fatal_signal(child->pid);
         story(3, "the line of rank %u of job %u broke: signal %d", who.vpid,
               ORTE_LOCAL_JOBID(who.jobid), number);
         if (number != 0) {
@@ -283,12 +283,11 @@ void Daemon::lines_broke()
 
 /// The rank is not the daemon's child but that of a script or the like, which may go on for long,
 /// and is the only one whom the kernel tells of its end. It is let be: it may have work to do with
-/// what the rank has left.
-void Daemon::await_end(Rank who, pid_t process)
+/// what the rank has left. \param number what ended it, if that is known, or 0
+void Daemon::await_end(Rank who, pid_t process, int number)
 {
     const auto file = static_cast<int>(syscall(SYS_pidfd_open, process, 0U));
     const bool gone = file < 0 && errno == ESRCH;
-    const int number = gone ? 0 : fatal_signal(process);
     const int status = number != 0 ? number : exit_status(process);
     story(3, "the line of rank %u of job %u broke: process %d, status %d", who.vpid,
           ORTE_LOCAL_JOBID(who.jobid), static_cast<int>(process), status);

@@ -106,10 +106,10 @@ void LifeLines::stop() noexcept
     }
 }
 
-/// Sets aside whose lines broke; their processes.
-std::vector<std::uint32_t> LifeLines::collect() noexcept
+/// Sets aside whose lines broke, and says it.
+std::vector<LifeLines::Broken> LifeLines::collect() noexcept
 {
-    std::vector<std::uint32_t> found;
+    std::vector<Broken> found;
     for (LifeLinesLayout::Line &line : lines_->lines) {
         if ((line.word.load(std::memory_order_acquire) & FUTEX_OWNER_DIED) == 0) {
             continue;
@@ -120,8 +120,8 @@ std::vector<std::uint32_t> LifeLines::collect() noexcept
         if ((word & FUTEX_OWNER_DIED) != 0 && line.word.compare_exchange_strong(word, 0)) {
             if (const std::uint64_t owner = line.owner.exchange(0); owner != 0) {
                 const std::uint32_t process = line.process.load(std::memory_order_relaxed);
-                broken_.push_back({rank_of(owner), process});
-                found.push_back(process);
+                const int signal = process == 0 ? 0 : fatal_signal(process);
+                found.push_back(broken_.emplace_back(Broken{rank_of(owner), process, signal}));
             }
         }
     }
@@ -141,12 +141,12 @@ void LifeLines::watch() noexcept
                               .__reserved = 0};
         };
         wait_for(lines_->changes, lines_->changes.load(std::memory_order_acquire));
-        if (const std::vector<std::uint32_t> dying = collect(); !dying.empty()) {
+        if (const std::vector<Broken> dying = collect(); !dying.empty()) {
             const std::uint64_t one = 1;
             [[maybe_unused]] const auto written = ::write(event_, &one, sizeof one);
-            for (const std::uint32_t process : dying) {
-                if (process != 0 && fatal_signal(process) != 0) {
-                    give_way(static_cast<int>(process));
+            for (const Broken &its : dying) {
+                if (its.signal != 0) {
+                    give_way(static_cast<int>(its.process));
                 }
             }
         }

@@ -86,6 +86,8 @@ class LifeLines {
     struct Broken {
         Rank who;
         std::uint32_t process = 0; ///< that held it; 0: not known
+        /// What was seen to end it when the line broke, or 0. Its parent may have reaped it since.
+        int signal = 0;
 
         bool operator==(const Broken &) const = default;
     };
@@ -98,7 +100,7 @@ class LifeLines {
 
   private:
     void watch() noexcept;
-    std::vector<std::uint32_t> collect() noexcept;
+    std::vector<Broken> collect() noexcept;
 
     DaemonMemory memory_;
     LifeLinesLayout *lines_ = nullptr;

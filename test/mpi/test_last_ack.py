@@ -21,7 +21,7 @@ PROGRAM = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "last
 LONG_DRAIN_MS = 300000
 DEADLINE_SECONDS = 60
 MOST_SEEDS = 20
-MOST_RUNS = 5
+MOST_RUNS = 20
 
 
 def part(how, drop, seed, drain_ms):
@@ -99,9 +99,10 @@ def flushed():
         run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_SECONDS,
                              check=False)
         fttap.check(run.returncode == 0, f"exit {run.returncode}\n{run.stdout}")
-        sender, receiver = (re.search(rf"pml/dr\[rank {rank}\]: .*", run.stdout)[0] for rank in (0, 1))
-        if (number(r" sent=(\d+)", sender) == number(r" acked=(\d+)", sender) == 1
-                and all(number(rf" \(?{word}=(\d+)", line) == 0 for line in (sender, receiver)
+        sender, receiver = lines = [re.search(rf"pml/dr\[rank {rank}\]: .*", run.stdout) for rank in (0, 1)]
+        fttap.check(None not in lines, f"no statistics in\n{run.stdout}")
+        if (number(r" sent=(\d+)", sender[0]) == number(r" acked=(\d+)", sender[0]) == 1
+                and all(number(rf" \(?{word}=(\d+)", line[0]) == 0 for line in lines
                         for word in ("retransmitted", "questions", "duplicates"))):
             return
     fttap.check(False, f"in none of {MOST_RUNS} runs, the last being\n{run.stdout}")

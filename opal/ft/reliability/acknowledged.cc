@@ -85,7 +85,8 @@ bool Sender::acknowledge_whole(Vfrag &v, base::Time now)
         record.state = FragmentState::acked;
     }
     if (path.congestion != nullptr) {
-        path.congestion->on_acked(v.length, path.in_flight, last.tx, path.next_tx, now);
+        path.congestion->on_acked_run(v.length, v.bytes_of(0), path.in_flight, last.tx,
+                                      path.next_tx, now);
     }
     path.fragments_acked += v.count();
     if (!path.any_acked || tx_diff(last.tx, path.largest_acked_tx) > 0) {

@@ -112,8 +112,8 @@ void Congestion::on_sent_run(unsigned count, std::uint32_t bytes, std::uint32_t 
     next_send_ += time_for(bytes) * static_cast<std::int64_t>(count - 1); // each as by itself
 }
 
-void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uint32_t tx,
-                          std::uint32_t next_tx, base::Time now) noexcept
+void Congestion::on_acked_run(std::uint64_t bytes, std::uint64_t packet, std::uint64_t in_flight,
+                              std::uint32_t tx, std::uint32_t next_tx, base::Time now) noexcept
 {
     round_.acked += bytes;
     next_tx_ = next_tx;
@@ -122,7 +122,7 @@ void Congestion::on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uin
     recovering_ = recovering_ && tx_diff(tx, recovered_at_) < forget_recovery;
     // Of large packets the window may hold one, and be less than two: it is as full as it can be.
     round_.limited =
-        round_.limited || in_flight >= window_ - window_ / 4 || in_flight + bytes > window_;
+        round_.limited || in_flight >= window_ - window_ / 4 || in_flight + packet > window_;
     if (starting_ && round_.limited && window_ < most_window) {
         window_ = std::min(window_ + bytes, most_window);
         set_pace();

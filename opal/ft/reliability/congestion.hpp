@@ -116,7 +116,13 @@ class Congestion {
     /// \param in_flight before it was acknowledged \param tx the last, if it is several, none of
     /// which ends a round \param next_tx what the path sends next
     void on_acked(std::uint64_t bytes, std::uint64_t in_flight, std::uint32_t tx,
-                  std::uint32_t next_tx, base::Time now) noexcept;
+                  std::uint32_t next_tx, base::Time now) noexcept
+    {
+        on_acked_run(bytes, bytes, in_flight, tx, next_tx, now);
+    }
+    /// The same for several. \param packet the longest of them
+    void on_acked_run(std::uint64_t bytes, std::uint64_t packet, std::uint64_t in_flight,
+                      std::uint32_t tx, std::uint32_t next_tx, base::Time now) noexcept;
     /// \param tx of the transmission that was lost
     void on_lost(std::uint64_t bytes, std::uint32_t tx) noexcept;
     /// A timer repaired a loss. \param shrinks `shrinks()` when the timer expired: if it has shrunk

@@ -21,6 +21,9 @@
 
 namespace {
 
+/// More than any of these tests may take.
+constexpr unsigned deadline_seconds = 120;
+
 /// Whether a process runs. One that is dead and that nobody reaps does not.
 bool runs(int pid)
 {
@@ -47,8 +50,11 @@ int main(int argc, char **argv)
     int child = 0;
     if (me == 1 && std::strcmp(argv[1], "child") == 0) {
         child = fork();
-        while (child == 0) {
-            pause();
+        if (child == 0) {
+            alarm(deadline_seconds); // should nobody kill it
+            for (;;) {
+                pause();
+            }
         }
     }
     MPI_Bcast(&child, 1, MPI_INT, 1, MPI_COMM_WORLD);
@@ -72,6 +78,7 @@ int main(int argc, char **argv)
     }
     MPI_Finalize();
     while (child != 0 && runs(child)) {
+        usleep(1000); // not its child: nobody tells
     }
     std::printf("rank %d: is through\n", me);
     std::fflush(stdout);

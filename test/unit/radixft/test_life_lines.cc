@@ -111,9 +111,9 @@ bool told(const LifeLines &lines)
 }
 
 /// What is taken when that child's line breaks.
-std::vector<LifeLines::Broken> line_of(std::uint32_t vpid, const Child &child)
+std::vector<LifeLines::Broken> line_of(std::uint32_t vpid, const Child &child, int signal = 0)
 {
-    return {{rank(vpid), static_cast<std::uint32_t>(child.pid())}};
+    return {{rank(vpid), static_cast<std::uint32_t>(child.pid()), signal}};
 }
 
 /// Waits until a process, which may be dead but not reaped, has given way to others.
@@ -151,8 +151,8 @@ void who_is_killed_is_told(void **)
     kills_itself.reap();
     ends_itself.reap();
     assert_true(started && held && first_told && second_told);
-    assert_true(first == line_of(3, kills_itself));
-    assert_true(second == line_of(4, ends_itself));
+    assert_true(first == line_of(3, kills_itself, SIGKILL));
+    assert_true(second == line_of(4, ends_itself, SIGTERM));
     assert_int_equal(second_status & 0x7f, SIGTERM);
     assert_int_equal(first_signal, SIGKILL);
     assert_int_equal(second_signal, SIGTERM);
@@ -272,8 +272,8 @@ void a_rank_may_have_two(void **)
     another.reap();
     assert_true(held && first_told && still && second_told && no_more);
     assert_false(early);
-    assert_true(first == line_of(1, another));
-    assert_true(second == line_of(1, itself));
+    assert_true(first == line_of(1, another, SIGKILL));
+    assert_true(second == line_of(1, itself, SIGKILL));
 }
 
 /// In a container a process has another number for itself than the daemon has for it.
@@ -292,7 +292,7 @@ void numbers_of_others_are_not_taken(void **)
         _skip(__FILE__, __LINE__); // no container to be had
     }
     assert_true(was_told);
-    assert_true(broken == (std::vector<LifeLines::Broken>{{rank(1), 0}}));
+    assert_true(broken == (std::vector<LifeLines::Broken>{{rank(1), 0, 0}}));
 }
 
 /// All lines are taken, and free again when their owners have released them or are known to be

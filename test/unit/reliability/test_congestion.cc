@@ -218,6 +218,23 @@ void it_grows_again_whatever_a_packet_holds(void **)
     assert_true(least > 512 * 1024);
 }
 
+/// What several packets are acknowledged with at once does not make a half-used window a full one.
+void a_window_that_is_half_used_does_not_grow(void **)
+{
+    for (const bool full : {false, true}) {
+        Congestion congestion;
+        const Time now = Time::zero() + Duration::from_s(1);
+        const std::uint64_t before = congestion.window();
+        const auto count = static_cast<std::uint32_t>(before / packet / (full ? 1 : 2));
+        for (std::uint32_t tx = 0; tx < count; ++tx) {
+            congestion.on_sent(packet, tx, false, now);
+        }
+        const std::uint64_t bytes = std::uint64_t{count} * packet;
+        congestion.on_acked_run(bytes, packet, bytes, count - 1, count, now);
+        assert_int_equal(congestion.window(), full ? before + bytes : before);
+    }
+}
+
 /// A flow over a way with a queue that stands, 50 ms long.
 struct Queued {
     Congestion congestion{CongestionControl::cubic};
@@ -503,6 +520,7 @@ int main()
         cmocka_unit_test(a_queue_that_runs_over_makes_it_shrink),
         cmocka_unit_test(two_share_a_link),
         cmocka_unit_test(it_grows_again_whatever_a_packet_holds),
+        cmocka_unit_test(a_window_that_is_half_used_does_not_grow),
         cmocka_unit_test(who_loses_room_to_another_leaves_it_more),
         cmocka_unit_test(who_comes_to_a_queue_starts_until_it_grows),
         cmocka_unit_test(who_shares_a_core_does_not_take_that_for_a_queue),

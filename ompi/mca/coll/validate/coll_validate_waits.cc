@@ -19,12 +19,19 @@ struct Place {
 std::mutex spare_mutex;
 Place *spare = nullptr;
 
+/// Held where there may be another thread.
+std::unique_lock<std::mutex> hold_spare() noexcept
+{
+    return opal_using_threads() ? std::unique_lock(spare_mutex)
+                                : std::unique_lock(spare_mutex, std::defer_lock);
+}
+
 /// \return nullptr without memory
 Place *take_place(std::int32_t count) noexcept
 {
     Place *place = nullptr;
     {
-        const std::lock_guard lock(spare_mutex);
+        const auto lock = hold_spare();
         if (spare != nullptr) {
             place = spare;
             spare = place->next;
@@ -46,7 +53,7 @@ Place *take_place(std::int32_t count) noexcept
 
 void give_back(Place *place) noexcept
 {
-    const std::lock_guard lock(spare_mutex);
+    const auto lock = hold_spare();
     place->next = spare;
     spare = place;
 }
