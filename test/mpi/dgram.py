@@ -118,6 +118,18 @@ def different_providers():
     result.must(sorted(named[0] if named else ()) == ["ofi:udp", "udp"], "no message names both providers")
 
 
+def provider_missing_where_rank_0_is_not():
+    """a provider that one process alone does not have is told by that one, with its host"""
+    names = ftmpi.mca({"pml": "dr", "btl": "dgram,self", **LOOPBACK})
+    result = ftmpi.run([ftmpi.MPIRUN, "--oversubscribe", *names, "-np", "1", ftmpi.HASHRING, "--rounds", "3", ":", "-np", "1",
+                        "-x", "OMPI_MCA_btl_dgram_provider=ofi:pigeons", "-x", "FI_PROVIDER=udp", ftmpi.HASHRING, "--rounds", "3"],
+                       ftbtl.DEADLINE)
+    flat = " ".join(result.output.split())
+    result.must(result.code != 0 and not result.late, "the job went on, or hung")
+    result.must(len(re.findall(r"Host: \S+ Parameter: btl_dgram_provider Value: ofi:pigeons", flat)) == 1, "no message, or several")
+    result.must("(FI_PROVIDER, in the environment, has libfabric use udp alone)" in flat, "no word of FI_PROVIDER")
+
+
 def sockets_of(pids):
     """The UDP ports at 127.0.0.1 that are bound and not connected, of these processes."""
     inodes = set()
@@ -311,6 +323,7 @@ TESTS = [
             "that provider of libfabric has no datagram endpoint (FI_EP_DGRAM); those with one are"),
     takes_the_faster_provider,
     different_providers,
+    provider_missing_where_rank_0_is_not,
     BTL.refuses({"btl_dgram_if_include": "10.1.0.0/33"},
             "Parameter: btl_dgram_if_include Value: 10.1.0.0/33"),
     BTL.refuses({"btl_dgram_if_exclude": "eth0/24"},

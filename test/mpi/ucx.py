@@ -80,6 +80,15 @@ def host_without_such_a_network():
                 and re.search(r"UCX has on this host: .*tcp \(.*lo", flat), "no message says so")
 
 
+def transport_missing_where_rank_0_is_not():
+    """a transport that one process alone does not have is told by that one, with its host"""
+    result = BTL.run(LOOPBACK, ranks=1, program=[ftmpi.HASHRING, "--rounds", 3, ":", "-n", "1", "-x",
+                                                 "OMPI_MCA_btl_ucx_transports=pigeons", ftmpi.HASHRING, "--rounds", 3])
+    flat = " ".join(result.output.split())
+    result.must(result.code != 0, "the job went on as if nothing were wrong")
+    result.must(len(re.findall(r"Value: pigeons Not there: pigeons Host: \S+", flat)) == 1, "no message, or several")
+
+
 def device_with_its_port():
     """the name of a device has a colon, and is no network for that"""
     result = BTL.run({**LOOPBACK, "btl_ucx_transports": "tcp", "btl_ucx_if_include": "lo,mlx5_0:1"})
@@ -171,6 +180,7 @@ TESTS = [
     BTL.refuses({"btl_ucx_transports": "tcp,pigeons"}, "Not there: pigeons", "There are:"),
     BTL.refuses({"btl_ucx_transports": ""}, "Not there: (nothing)"),
     host_without_such_a_network,
+    transport_missing_where_rank_0_is_not,
     device_with_its_port,
     BTL.refuses({"btl_ucx_if_include": "10.1.0.0/33"}, "Parameter: btl_ucx_if_include Value: 10.1.0.0/33"),
     BTL.refuses({"btl_ucx_fragment": 65536}, "It must be 1024 to 65528"),

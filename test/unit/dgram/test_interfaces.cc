@@ -81,6 +81,30 @@ void an_address_of_ipv6_is_for_interfaces_without_another(void **)
     assert_string_equal(chosen("fd00:1:/64").c_str(), "!fd00:1:/64");
 }
 
+void an_address_that_passes_is_for_want_of_another(void **)
+{
+    const auto chosen_of = [](std::vector<Interface> all, const char *include) {
+        std::vector<Selector> in;
+        std::string bad;
+        std::string addresses;
+        if (parse_selectors(include, in, bad)) {
+            for (const Interface &interface : choose(all, in, {})) {
+                addresses += printed(interface.address) + " ";
+            }
+        }
+        return addresses;
+    };
+    Interface passing = make_v6("eth0", 1, 4);
+    passing.passing = true;
+    const Interface staying = make_v6("eth0", 1, 5);
+    const Interface others = make_v6("eth0", 2, 6);
+    assert_string_equal(chosen_of({staying, passing}, "").c_str(), "fd00:1::5 ");
+    assert_string_equal(chosen_of({staying, passing}, "fd00:1::/64").c_str(), "fd00:1::5 ");
+    assert_string_equal(chosen_of({staying, passing}, "fd00:1::4").c_str(), "fd00:1::4 ");
+    assert_string_equal(chosen_of({others, passing}, "fd00::/16").c_str(), "fd00:2::6 fd00:1::4 ");
+    assert_string_equal(chosen_of({passing}, "").c_str(), "fd00:1::4 ");
+}
+
 void networks_are_compared_within_a_family(void **)
 {
     const Interface v4 = make("eth0", 0x0a010005);
@@ -148,6 +172,7 @@ int main()
         cmocka_unit_test(lists_choose_by_name_and_network),
         cmocka_unit_test(exclusion_leaves_the_rest_and_loopback_last),
         cmocka_unit_test(an_address_of_ipv6_is_for_interfaces_without_another),
+        cmocka_unit_test(an_address_that_passes_is_for_want_of_another),
         cmocka_unit_test(networks_are_compared_within_a_family),
         cmocka_unit_test(wrong_words_are_named),
         cmocka_unit_test(a_colon_does_not_make_a_network),

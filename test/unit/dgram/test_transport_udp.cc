@@ -4,9 +4,11 @@
 #include "test/unit/dgram/receive_memory.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -277,6 +279,34 @@ void what_waits_at_a_socket_that_is_closed_is_taken(void **)
     assert_int_equal(g.sent.size(), all);
 }
 
+/// A child that lives on has a copy of the socket that is closed here.
+void a_forked_child_keeps_nothing_of_a_peer_from_its_parent(void **)
+{
+    Gathering g;
+    bool right = true;
+    for (unsigned i = 0; i <= until_near; ++i) {
+        right = right && g.from(0);
+    }
+    std::array<int, 2> life{};
+    right = pipe2(life.data(), O_CLOEXEC) == 0 && right;
+    const pid_t child = fork();
+    if (child == 0) {
+        close(life[1]);
+        char end = 0;
+        static_cast<void>(!read(life[0], &end, 1));
+        _exit(0);
+    }
+    right = right && child > 0 && g.from(1);
+    for (unsigned i = 0; i < 20; ++i) {
+        right = right && g.from(0) && g.from(1);
+    }
+    close(life[0]);
+    close(life[1]);
+    int status = -1;
+    right = waitpid(child, &status, 0) == child && status == 0 && right;
+    assert_true(right);
+}
+
 void peers_who_take_turns_share_one_socket(void **)
 {
     Gathering g;
@@ -392,6 +422,7 @@ int main()
         cmocka_unit_test(many_of_one_size_are_cut_apart_and_put_together),
         cmocka_unit_test(one_peer_alone_comes_by_its_own_socket),
         cmocka_unit_test(what_waits_at_a_socket_that_is_closed_is_taken),
+        cmocka_unit_test(a_forked_child_keeps_nothing_of_a_peer_from_its_parent),
         cmocka_unit_test(peers_who_take_turns_share_one_socket),
         cmocka_unit_test(a_closed_peer_is_loss_and_not_an_error),
         cmocka_unit_test(what_is_too_large_is_told),

@@ -321,7 +321,8 @@ void a_single_one_waits_for_room_as_well(void **)
 /// What the kernel says of a single datagram that an earlier one's error, or a route, kept back.
 void what_no_way_takes_at_present_is_lost_and_the_next_goes(void **)
 {
-    for (const int error : {EINVAL, ENOPROTOOPT, EHOSTUNREACH, ENETUNREACH, EACCES}) {
+    for (const int error : {EINVAL, ENOPROTOOPT, EHOSTUNREACH, ENETUNREACH, EACCES, ENOKEY,
+                            EDESTADDRREQ, EIO, ECONNABORTED, ETIMEDOUT, ENETRESET}) {
         bool right = true;
         {
             Journey journey(100, true);
@@ -335,6 +336,24 @@ void what_no_way_takes_at_present_is_lost_and_the_next_goes(void **)
             kernel.room = plenty;
             right = right && journey.send(0, 100, taken) == SendResult::ok && taken == 100 &&
                     journey.came(100) && journey.channel->trouble().empty();
+        }
+        assert_true(right);
+    }
+}
+
+void a_socket_of_no_use_is_told(void **)
+{
+    for (const int error : {EBADF, EPIPE, ENOSYS}) {
+        bool right = true;
+        {
+            Journey journey(100, true);
+            kernel.full = error;
+            for (const std::size_t count : {1U, 100U}) {
+                kernel.room = 0;
+                std::size_t taken = 1;
+                right = right && journey.send(0, count, taken) == SendResult::broken &&
+                        taken == 0 && journey.channel->trouble().starts_with("send: ");
+            }
         }
         assert_true(right);
     }
@@ -473,6 +492,7 @@ int main()
         cmocka_unit_test(a_full_buffer_is_told_and_all_go_once_and_in_order),
         cmocka_unit_test(a_single_one_waits_for_room_as_well),
         cmocka_unit_test(what_no_way_takes_at_present_is_lost_and_the_next_goes),
+        cmocka_unit_test(a_socket_of_no_use_is_told),
         cmocka_unit_test(a_way_that_cannot_be_opened_yet_loses_what_is_sent),
         cmocka_unit_test(a_way_that_never_opens_is_told),
         cmocka_unit_test(a_way_that_rests_has_no_socket_until_the_next_send),

@@ -2,7 +2,12 @@
 #include "opal/mca/btl/ucx/port.hpp"
 #include "test/unit/cmocka.hpp"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 using namespace ft::ucx;
@@ -187,6 +192,84 @@ void a_line_is_there_when_it_is_needed_alone(void **)
     assert_string_equal(line_of("posix", ConnectBy::endpoints).c_str(), "none");
 }
 
+/// The descriptors that a program gets which is started now.
+std::string handed_down()
+{
+    std::string all;
+    if (FILE *const list = popen("ls /proc/self/fd | tr '\\n' ' '", "r")) {
+        char text[512] = "";
+        while (std::fgets(text, sizeof text, list) != nullptr) {
+            all += text;
+        }
+        pclose(list);
+    }
+    return all;
+}
+
+/// \param between what happens when one port has begun to send to another \return what went wrong
+template <typename Between>
+std::string sends_over_tcp(Between between)
+{
+    std::string why;
+    Events here;
+    Events there;
+    const std::unique_ptr<Port> one = open("tcp", why);
+    const std::unique_ptr<Port> two = open("tcp", why);
+    if (one == nullptr || two == nullptr) {
+        return why;
+    }
+    one->tell(here);
+    two->tell(there);
+    ucs_status_t status = UCS_OK;
+    uct_ep_h way = one->connect(two->address(), status);
+    if (way == nullptr) {
+        return ucs_status_string(status);
+    }
+    between(*one, *two);
+    Bytes bytes(100);
+    bool sent = false;
+    const bool came = turn(*one, *two, [&] {
+        sent = sent || uct_ep_am_bcopy(way, message_id, pack, &bytes, 0) >= 0;
+        return there.messages == 1;
+    });
+    why = came ? handed_down() : "it did not come";
+    uct_ep_destroy(way);
+    return why;
+}
+
+void programs_that_are_started_get_no_descriptor_of_ucx(void **)
+{
+    const std::string before = handed_down();
+    const std::string after = sends_over_tcp([](Port &, Port &) {});
+    assert_string_equal(after.c_str(), before.c_str());
+}
+
+/// It is taken when there is one: UCX would end the process.
+void a_connection_waits_while_no_descriptor_is_free(void **)
+{
+    const std::string before = handed_down();
+    const std::string after = sends_over_tcp([](Port &one, Port &two) {
+        rlimit limit{};
+        getrlimit(RLIMIT_NOFILE, &limit);
+        const rlimit few{std::min<rlim_t>(limit.rlim_cur, 256), limit.rlim_max};
+        setrlimit(RLIMIT_NOFILE, &few);
+        std::vector<int> held;
+        for (int fd = 0; (fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0;) {
+            held.push_back(fd);
+        }
+        for (int pass = 0; pass < 1000; ++pass) {
+            one.progress();
+            two.progress();
+            two.look_for_connections();
+        }
+        for (const int fd : held) {
+            close(fd);
+        }
+        setrlimit(RLIMIT_NOFILE, &limit);
+    });
+    assert_string_equal(after.c_str(), before.c_str());
+}
+
 } // namespace
 
 int main()
@@ -199,6 +282,8 @@ int main()
         cmocka_unit_test(who_is_gone_is_told),
         cmocka_unit_test(a_port_without_a_line_is_refused),
         cmocka_unit_test(a_line_is_there_when_it_is_needed_alone),
+        cmocka_unit_test(programs_that_are_started_get_no_descriptor_of_ucx),
+        cmocka_unit_test(a_connection_waits_while_no_descriptor_is_free),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

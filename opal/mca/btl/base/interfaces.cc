@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <linux/if_addr.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 
 namespace ft::btl {
@@ -71,6 +73,50 @@ std::uint8_t bits_of(const sockaddr *mask, int family)
         }
     }
     return static_cast<std::uint8_t>(bits);
+}
+
+/// The addresses of IPv6 that will not stay, or are not there yet.
+std::vector<IpAddress> passing_addresses()
+{
+    std::vector<IpAddress> found;
+    std::FILE *const table = std::fopen("/proc/net/if_inet6", "re");
+    if (table == nullptr) {
+        return found; // without IPv6
+    }
+    char digits[33] = "";
+    unsigned flags = 0;
+    // Address, index, bits, scope, flags, name.
+    while (std::fscanf(table, "%32s %*x %*x %*x %x %*s", digits, &flags) == 2) {
+        constexpr unsigned any =
+            IFA_F_TEMPORARY | IFA_F_DADFAILED | IFA_F_DEPRECATED | IFA_F_TENTATIVE;
+        if ((flags & any) == 0) {
+            continue;
+        }
+        IpAddress address;
+        for (std::size_t i = 0; i < address.bytes.size(); ++i) {
+            std::from_chars(digits + 2 * i, digits + 2 * i + 2, address.bytes[i], 16);
+        }
+        found.push_back(address);
+    }
+    std::fclose(table);
+    return found;
+}
+
+/// Those of IPv6 that one interface has, behind one another, in an order that is not of their age.
+void sort_each(std::vector<Interface> &all)
+{
+    const auto before = [](const Interface &a, const Interface &b) {
+        return a.passing != b.passing ? b.passing : a.address.bytes < b.address.bytes;
+    };
+    for (auto first = all.begin(); first != all.end();) {
+        const auto last = std::find_if(first, all.end(), [&](const Interface &other) {
+            return other.name != first->name || other.address.is_v4() != first->address.is_v4();
+        });
+        if (!first->address.is_v4()) {
+            std::sort(first, last, before);
+        }
+        first = last;
+    }
 }
 
 bool link_local(const IpAddress &address) noexcept
@@ -205,6 +251,7 @@ std::vector<Interface> local_interfaces()
     if (getifaddrs(&list) != 0) {
         return found;
     }
+    const std::vector<IpAddress> passing = passing_addresses();
     for (const int family : {AF_INET, AF_INET6}) {
         for (const ifaddrs *entry = list; entry != nullptr; entry = entry->ifa_next) {
             if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family ||
@@ -217,12 +264,15 @@ std::vector<Interface> local_interfaces()
             interface.bits = bits_of(entry->ifa_netmask, family);
             interface.mtu = mtu_of(entry->ifa_name);
             interface.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+            interface.passing =
+                std::find(passing.begin(), passing.end(), interface.address) != passing.end();
             if (!link_local(interface.address)) {
                 found.push_back(interface);
             }
         }
     }
     freeifaddrs(list);
+    sort_each(found);
     return found;
 }
 
@@ -248,8 +298,14 @@ std::vector<Interface> choose(const std::vector<Interface> &all,
     };
     std::vector<Interface> wanted;
     const auto take = [&](const auto &condition) {
+        const auto better = [&](const Interface &i) {
+            return i.passing && std::any_of(all.begin(), all.end(), [&](const Interface &other) {
+                       return !other.passing && other.name == i.name &&
+                              i.same_network(other.address) && condition(other);
+                   });
+        };
         std::copy_if(all.begin(), all.end(), std::back_inserter(wanted), [&](const Interface &i) {
-            return condition(i) && (asked_for(i) || !further(i));
+            return condition(i) && (asked_for(i) || !further(i)) && !better(i);
         });
     };
     if (!include.empty()) {

@@ -33,6 +33,7 @@ struct Interface {
     std::uint8_t bits = 0; ///< of the 128 that all addresses of its network have in common
     std::uint32_t mtu = 0; ///< bytes
     bool loopback = false;
+    bool passing = false; ///< of IPv6, and temporary (RFC 8981), or not to be used any more or yet
 
     [[nodiscard]] bool same_network(const IpAddress &other) const noexcept
     {
@@ -54,13 +55,14 @@ struct Selector {
                                    std::string &bad);
 
 /// The addresses of the interfaces that are up, in the kernel's order, those of IPv4 first. Without
-/// those of IPv6 that mean something on one link only (fe80::/10), which every interface has.
+/// those of IPv6 that mean something on one link only (fe80::/10), which every interface has; the
+/// others of one interface are sorted, for the kernel has them by age: those that pass are last.
 [[nodiscard]] std::vector<Interface> local_interfaces();
 
 /// Those of `all` that a user wants: what `include` matches, or else everything that `exclude` does
 /// not match but loopback, which is taken when there is nothing else. An interface's address of
 /// IPv6 is taken where it has none of IPv4, and its first only; others where `include` names their
-/// network.
+/// network. One that passes is not taken where another of its interface and network is as welcome.
 [[nodiscard]] std::vector<Interface> choose(const std::vector<Interface> &all,
                                             const std::vector<Selector> &include,
                                             const std::vector<Selector> &exclude);

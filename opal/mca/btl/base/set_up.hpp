@@ -4,6 +4,7 @@
 #include "opal/mca/opal_prelude.hpp"
 
 #include <cstddef>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "opal/ft/base/wire.hpp"
 #include "opal/mca/btl/base/interfaces.hpp"
 #include "opal/mca/show_help.hpp"
+#include "opal/mca/tell_once.hpp"
 
 namespace ft::btl {
 
@@ -24,6 +26,16 @@ void complain(const char *file, const char *topic, Arguments... arguments) noexc
     if (OPAL_PROC_MY_NAME.vpid == 0) {
         mca::show_help(file, topic, arguments...);
     }
+}
+
+/// Shows a help text, for what is so on one host, perhaps, and for all ranks of it: one of them
+/// speaks.
+template <typename... Arguments>
+void complain_of_host(const char *file, const char *topic, Arguments... arguments) noexcept
+{
+    char what[128];
+    static_cast<void>(std::snprintf(what, sizeof what, "%s-%s", file, topic));
+    mca::tell_once(what, [&] { mca::show_help(file, topic, arguments...); });
 }
 
 /// Which of `all` the lists of a user choose. \param wanted what words are to be: it goes into the

@@ -114,17 +114,29 @@ bool load_settings()
     if (!btl::take_numbers<Settings>("btl_dgram_", numbers, settings, complain)) {
         return false;
     }
-    const std::string why = is_provider(settings.provider)
-                                ? unusable(settings.provider)
-                                : "it is none of auto, udp, ofi and ofi:NAME";
-    if (!why.empty()) {
-        btl::complain(help_file, "no-provider", settings.provider.c_str(), why.c_str());
+    if (!is_provider(settings.provider)) {
+        btl::complain(help_file, "no-provider", opal_process_info.nodename,
+                      settings.provider.c_str(), "it is none of auto, udp, ofi and ofi:NAME");
+        return false;
+    }
+    if (const std::string why = unusable(settings.provider); !why.empty()) {
+        btl::complain_of_host(help_file, "no-provider", opal_process_info.nodename,
+                              settings.provider.c_str(), why.c_str());
         return false;
     }
     if (settings.provider == "auto") {
         settings.provider = fastest_provider();
     }
     return true;
+}
+
+/// Tells of those that have no module any more. \param left their names, empty when none
+void tell_left_out(const std::string &left)
+{
+    if (!left.empty()) {
+        btl::complain_of_host(help_file, "too-many", static_cast<int>(most_modules),
+                              opal_process_info.nodename, left.c_str());
+    }
 }
 
 bool pick_interfaces(std::vector<Interface> &wanted)
@@ -136,14 +148,19 @@ bool pick_interfaces(std::vector<Interface> &wanted)
                                 wanted)) {
         return false;
     }
+    const auto listed = [](std::span<const Interface> some) {
+        std::string list;
+        for (const Interface &i : some) {
+            list += (list.empty() ? "" : ", ") + i.name + " (" + printed(i.address) + ")";
+        }
+        return list;
+    };
     if (wanted.size() > most_modules) {
+        tell_left_out(listed(std::span(wanted).subspan(most_modules)));
         wanted.resize(most_modules);
     }
     if (wanted.empty()) {
-        std::string there;
-        for (const Interface &i : all) {
-            there += (there.empty() ? "" : ", ") + i.name + " (" + printed(i.address) + ")";
-        }
+        const std::string there = listed(all);
         mca::show_help(help_file, "no-interface", opal_process_info.nodename,
                        settings.if_include.empty() ? "(all)" : settings.if_include.c_str(),
                        there.empty() ? "none" : there.c_str());
@@ -180,6 +197,7 @@ bool set_up()
     const UdpSettings udp{settings.receive_buffer, settings.send_buffer, settings.max_datagram,
                           settings.offload};
     std::string why;
+    std::string left;
     for (Opened &opened : open_transports(settings.provider, wanted, udp, why)) {
         if (opened.transport->largest() < least_datagram) {
             why +=
@@ -190,8 +208,11 @@ bool set_up()
             const auto index = static_cast<unsigned>(modules.size());
             modules.push_back(std::make_unique<Module>(
                 opened.interface, std::move(opened.transport), settings, cookie, index));
+        } else {
+            left += (left.empty() ? "" : ", ") + opened.interface.name; // a provider's own
         }
     }
+    tell_left_out(left);
     if (!why.empty()) {
         mca::show_help(help_file, "no-transport", opal_process_info.nodename,
                        settings.provider.c_str(), why.c_str());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
@@ -15,6 +16,15 @@ constexpr std::string_view prefix = ofi_prefix;
 std::string ofi_name(const std::string &words)
 {
     return words.size() > prefix.size() ? words.substr(prefix.size()) : "";
+}
+
+/// What a user's choice may have to do with it that a provider is not there.
+std::string hidden_by_user()
+{
+    const char *const only = std::getenv("FI_PROVIDER");
+    return only == nullptr ? ""
+                           : std::string(" (FI_PROVIDER, in the environment, has libfabric use ") +
+                                 only + " alone)";
 }
 
 /// Where Linux lists the adapters that can be driven from user space: InfiniBand, RoCE, EFA, usNIC,
@@ -41,7 +51,8 @@ std::string unusable(const std::string &words)
     const std::string name = ofi_name(words);
     const std::vector<std::string> all = ofi_providers();
     if (all.empty()) {
-        return "libfabric has no provider with a datagram endpoint (FI_EP_DGRAM) on this host";
+        return "libfabric has no provider with a datagram endpoint (FI_EP_DGRAM) on this host" +
+               hidden_by_user();
     }
     if (name.empty() || std::find(all.begin(), all.end(), name) != all.end()) {
         return "";
@@ -52,7 +63,7 @@ std::string unusable(const std::string &words)
     }
     return (ofi_knows(name) ? "that provider of libfabric has no datagram endpoint (FI_EP_DGRAM)"
                             : "libfabric has no provider of that name on this host") +
-           std::string("; those with one are ") + known;
+           std::string("; those with one are ") + known + hidden_by_user();
 }
 
 bool any_adapter(const std::vector<std::string> &folders)

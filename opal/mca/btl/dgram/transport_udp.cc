@@ -148,6 +148,7 @@ class UdpTransport final : public Transport {
             static_cast<void>(prepare(socket));
             if (!socket.bind_to(name_, name_length_) ||
                 !socket.connect_to(sender_.from(), sender_.length())) {
+                turn_away();
                 near_.reset();
             }
         }
@@ -156,9 +157,17 @@ class UdpTransport final : public Transport {
     }
     int leave_near(Sink &sink) noexcept
     {
+        turn_away();
         const int datagrams = empty(*near_, sink);
-        near_.reset(); // what has come since is lost, as datagrams are
+        near_.reset(); // what may still come there is lost, as datagrams are
         return datagrams;
+    }
+    /// A child that was forked meanwhile keeps a copy of the socket, which stays what it is when it
+    /// is closed here: the kernel would go on giving it all that comes from the peer. Nobody sends
+    /// from the place to which it leads now.
+    void turn_away() const noexcept
+    {
+        static_cast<void>(near_->socket.connect_to(name_, name_length_));
     }
     /// All that waits there, but not for ever.
     int empty(Inlet &inlet, Sink &sink) noexcept
@@ -237,8 +246,7 @@ class UdpTransport final : public Transport {
     /// Nothing has come, or an earlier datagram's error, or the socket is of no use any more.
     void note_error(int error) noexcept
     {
-        if (error != EAGAIN && error != EINTR && error != ENOMEM && error != ENOBUFS &&
-            !transient(error) && trouble_.empty()) {
+        if (!transient(error) && trouble_.empty()) {
             trouble_ = said("receive", error);
         }
     }

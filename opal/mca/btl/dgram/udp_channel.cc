@@ -38,23 +38,6 @@ bool no_way_now(int error) noexcept
     return error == EINVAL || transient(error);
 }
 
-/// A channel may be opened later.
-bool may_pass(int error) noexcept
-{
-    switch (error) {
-    case EAGAIN: // no port is free
-    case EADDRINUSE:
-    case EINTR:
-    case EMFILE:
-    case ENFILE:
-    case ENOBUFS:
-    case ENOMEM:
-        return true;
-    default:
-        return no_way_now(error);
-    }
-}
-
 const void *end_of(const iovec &piece) noexcept
 {
     return static_cast<const std::byte *>(piece.iov_base) + piece.iov_len;
@@ -84,7 +67,7 @@ class UdpChannel final : public Channel {
         socket_.shut();
         next_attempt_ = mca::now() + open_interval;
         why = said(failed, error);
-        return may_pass(error);
+        return no_way_now(error);
     }
 
     SendResult send(std::span<const Outgoing> datagrams, std::size_t &taken) noexcept override
@@ -305,22 +288,22 @@ class UdpChannel final : public Channel {
 
 bool transient(int error) noexcept
 {
+    // What a device, a firewall or a tunnel makes of a datagram may be any number; what is wrong
+    // with the socket itself is one of these.
     switch (error) {
-    case ECONNREFUSED:
-    case EHOSTUNREACH:
-    case EHOSTDOWN:
-    case ENETUNREACH:
-    case ENETDOWN:
-    case ENONET:
-    case ENODEV:
-    case EADDRNOTAVAIL:
-    case EPERM:  // a firewall's rule
-    case EACCES: // the same
-    case EPROTO:
-    case ENOPROTOOPT: // the peer's host knows no UDP
-        return true;
-    default:
+    case EBADF:
+    case ENOTSOCK:
+    case EFAULT:
+    case EINVAL:
+    case EPIPE:
+    case ENOSYS:
+    case EOPNOTSUPP:
+    case EAFNOSUPPORT:
+    case EPROTONOSUPPORT:
+    case ESOCKTNOSUPPORT:
         return false;
+    default:
+        return true;
     }
 }
 

@@ -18,7 +18,8 @@ inline constexpr std::size_t most_segments = 64;
 open_udp_channel(TransportCounters &counters, const btl::IpAddress &local, const Place &peer,
                  const UdpSettings &settings, std::string &why);
 
-/// The network lost it, as networks do. What will last is noticed by who waits for an answer.
+/// The network lost it, as networks do, or there is no room now: anything but that the socket is of
+/// no use. What will last is noticed by who waits for an answer.
 [[nodiscard]] bool transient(int error) noexcept;
 
 /// The name of a call and what the system says of an error.

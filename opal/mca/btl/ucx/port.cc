@@ -50,7 +50,8 @@ std::unique_ptr<Port> Port::open(const Resource &resource, const std::vector<Res
                                  ConnectBy connect, std::uint32_t fragment, std::string &why)
 {
     std::unique_ptr<Port> port(new Port(resource));
-    const ucs_status_t status = port->set_up(all, connect, fragment, why);
+    const ucs_status_t status =
+        port->listeners_.during([&] { return port->set_up(all, connect, fragment, why); });
     if (status == UCS_OK) {
         return port;
     }
@@ -231,6 +232,15 @@ Port::~Port()
     }
     if (async_ != nullptr) {
         ucs_async_context_destroy(async_);
+    }
+}
+
+void Port::take_connections(std::size_t waiting) noexcept
+{
+    // UCX takes all that wait, and ends the process where it has no descriptor for one of them.
+    const MarksWhatOpens marks(listeners_.any(), waiting + at_once);
+    if (marks.free()) {
+        ucs_async_poll(async_);
     }
 }
 

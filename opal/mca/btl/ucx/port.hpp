@@ -15,6 +15,7 @@
 
 #include "opal/mca/btl/ucx/address.hpp"
 #include "opal/mca/btl/ucx/connect_by.hpp"
+#include "opal/mca/btl/ucx/descriptors.hpp"
 #include "opal/mca/btl/ucx/transports.hpp"
 
 namespace ft::ucx {
@@ -78,6 +79,7 @@ class Port {
     /// Begins to connect to an interface. \return nullptr, and the status
     uct_ep_h connect(const Address &peer, ucs_status_t &status) noexcept
     {
+        const MarksWhatOpens marks(listeners_.any(), at_once);
         return main_.connect(peer, status);
     }
 
@@ -92,6 +94,7 @@ class Port {
     }
     uct_ep_h connect_line(const Address &peer, ucs_status_t &status) noexcept
     {
+        const MarksWhatOpens marks(listeners_.any(), at_once);
         return line_.connect(peer, status);
     }
     /// An endpoint that leads nowhere yet. \return nullptr, and the status
@@ -102,10 +105,20 @@ class Port {
     /// Sends, receives, completes. \return whether anything was done
     unsigned progress() noexcept { return uct_worker_progress(worker_); }
     /// Takes in new connections. Seldom needed.
-    void look_for_connections() noexcept { ucs_async_poll(async_); }
+    void look_for_connections() noexcept
+    {
+        if (listeners_.none()) {
+            ucs_async_poll(async_);
+        } else if (const std::size_t waiting = listeners_.waiting(); waiting != 0) [[unlikely]] {
+            take_connections(waiting);
+        }
+    }
 
   private:
+    /// Descriptors of a connection, or of connections that come while others are taken.
+    static constexpr std::size_t at_once = 4;
     explicit Port(Resource resource) : resource_(std::move(resource)) {}
+    void take_connections(std::size_t waiting) noexcept;
     /// An interface of UCT and what it stands on.
     struct Side {
         uct_md_h domain = nullptr;
@@ -133,6 +146,7 @@ class Port {
     LineEvents *line_events_ = nullptr;
     ucs_async_context_t *async_ = nullptr;
     uct_worker_h worker_ = nullptr;
+    Listeners listeners_;
     Side main_;
     Side line_;
     std::string line_transport_;

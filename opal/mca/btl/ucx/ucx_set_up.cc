@@ -53,9 +53,9 @@ bool set_up(mca_btl_base_component_t &component, const Settings &settings)
     std::vector<std::string> unknown;
     const std::vector<Resource> chosen = choose(all, settings.transports, unknown);
     if (!unknown.empty() || settings.transports.empty()) {
-        btl::complain(help_file, "unknown-transport", settings.transports.c_str(),
-                      unknown.empty() ? "(nothing)" : unknown.front().c_str(),
-                      opal_process_info.nodename, listed(all).c_str());
+        btl::complain_of_host(help_file, "unknown-transport", settings.transports.c_str(),
+                              unknown.empty() ? "(nothing)" : unknown.front().c_str(),
+                              opal_process_info.nodename, listed(all).c_str());
         return false;
     }
     const std::vector<btl::Interface> networks = btl::local_interfaces();
@@ -68,9 +68,14 @@ bool set_up(mca_btl_base_component_t &component, const Settings &settings)
     }
     const std::uint64_t cookie = btl::fresh_cookie(Header::cookie_mask);
     auto &modules = btl::all_modules<Module>();
+    std::string left;
     for (const Resource &resource : chosen) {
         btl::Interface network;
-        if (modules.size() >= most_modules || !wanted(resource, settings, networks, use, network)) {
+        if (!wanted(resource, settings, networks, use, network)) {
+            continue;
+        }
+        if (modules.size() >= most_modules) {
+            left += (left.empty() ? "" : ", ") + resource.transport + " over " + resource.device;
             continue;
         }
         std::string why;
@@ -88,6 +93,10 @@ bool set_up(mca_btl_base_component_t &component, const Settings &settings)
         const auto index = static_cast<unsigned>(modules.size());
         modules.push_back(
             std::make_unique<Module>(std::move(port), network, component, settings, cookie, index));
+    }
+    if (!left.empty()) {
+        btl::complain_of_host(help_file, "too-many", static_cast<int>(most_modules),
+                              opal_process_info.nodename, left.c_str());
     }
     if (modules.empty()) {
         mca::show_help(help_file, "nothing-to-use", opal_process_info.nodename,
