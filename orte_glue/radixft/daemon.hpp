@@ -239,7 +239,7 @@ class Daemon {
     void start_board();
     void start_lines();
     void lines_broke();
-    void await_end(Rank who, pid_t process, int number);
+    void await_end(Rank who, pid_t process, int number, int seen);
     void ended_below(Rank who, int status);
     void rank_died(const orte_proc_t &rank, Cause cause, int exit_code);
     void rank_died(Rank who, Cause cause, int exit_code);
@@ -443,6 +443,9 @@ void story(int level, const char *format, ...) noexcept __attribute__((format(pr
 /// At mpirun: a message of help-errmgr-radixft.txt about something that may happen again, with
 /// another host or rank. orte_show_help() would only count it then.
 void explain(const char *topic, ...) noexcept;
+/// What the runtime is told, and what a user reads.
+int exit_code_of(const RankDeath &death) noexcept;
+std::string exit_code_text(const RankDeath &death);
 
 /// Hands a message to the runtime's channel, which lets it go when it is sent.
 void give(NodeId to, orte_rml_tag_t tag, opal_buffer_t *message) noexcept;

@@ -327,12 +327,12 @@ void Daemon::account(const RankDeath &death)
     if (proc == nullptr || ORTE_FLAG_TEST(proc, ORTE_PROC_FLAG_RECORDED)) {
         return;
     }
-    proc->exit_code = death.exit_code;
+    proc->exit_code = exit_code_of(death);
     if (spawns_.awaited(*job)) {
         spawn_failed(*job, *proc, death);
     } else if (in_mpi_init(*proc)) {
         if (!goes_on_without(*job, *proc, death)) {
-            end_job(job, ORTE_JOB_STATE_ABORTED, nullptr, death.exit_code);
+            end_job(job, ORTE_JOB_STATE_ABORTED, nullptr, proc->exit_code);
             return;
         }
     }

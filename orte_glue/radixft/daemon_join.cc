@@ -406,7 +406,7 @@ void Daemon::spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &d
                 opal_strerror(death.exit_code));
     } else {
         explain(everywhere ? "spawn-failed" : "spawn-lost", death.who.vpid, host.c_str(),
-                death.exit_code);
+                exit_code_text(death).c_str());
     }
     orte_plm.terminate_job(job.jobid);
 }

@@ -266,10 +266,10 @@ void Daemon::rank_died(Rank who, Cause cause, int exit_code)
 /// The kernel will report the same death again, as a child's end, when it has cleaned up.
 void Daemon::lines_broke()
 {
-    for (const auto &[who, process, signal] : lines_.take()) {
+    for (const auto &[who, process, signal, status] : lines_.take()) {
         const orte_proc_t *const child = mortal(who);
         if (child != nullptr && process != 0 && static_cast<pid_t>(process) != child->pid) {
-            await_end(who, static_cast<pid_t>(process), signal);
+            await_end(who, static_cast<pid_t>(process), signal, status);
             continue;
         }
         const int number = child == nullptr ? 0 : signal != 0 ? signal : fatal_signal(child->pid);
@@ -283,12 +283,14 @@ void Daemon::lines_broke()
 
 /// The rank is not the daemon's child but that of a script or the like, which may go on for long,
 /// and is the only one whom the kernel tells of its end. It is let be: it may have work to do with
-/// what the rank has left. \param number what ended it, if that is known, or 0
-void Daemon::await_end(Rank who, pid_t process, int number)
+/// what the rank has left. \param number the signal that ended it, if that is known, or 0
+/// \param seen how else it ends, if that was seen when its line broke, or -1
+void Daemon::await_end(Rank who, pid_t process, int number, int seen)
 {
     const auto file = static_cast<int>(syscall(SYS_pidfd_open, process, 0U));
     const bool gone = file < 0 && errno == ESRCH;
-    const int status = number != 0 ? number : exit_status(process);
+    const int present = number != 0 ? number : exit_status(process);
+    const int status = present >= 0 ? present : seen;
     story(3, "the line of rank %u of job %u broke: process %d, status %d", who.vpid,
           ORTE_LOCAL_JOBID(who.jobid), static_cast<int>(process), status);
     if (gone || number != 0) {
@@ -315,8 +317,7 @@ void Daemon::ended_below(Rank who, int status)
     if (status > 0 && WIFSIGNALED(status)) {
         rank_died(*child, Cause::signal, 128 + WTERMSIG(status));
     } else {
-        rank_died(*child, Cause::exited,
-                  status >= 0 ? WEXITSTATUS(status) : ORTE_ERROR_DEFAULT_EXIT_CODE);
+        rank_died(*child, Cause::exited, status >= 0 ? WEXITSTATUS(status) : unknown_exit_code);
     }
 }
 

@@ -121,7 +121,9 @@ std::vector<LifeLines::Broken> LifeLines::collect() noexcept
             if (const std::uint64_t owner = line.owner.exchange(0); owner != 0) {
                 const std::uint32_t process = line.process.load(std::memory_order_relaxed);
                 const int signal = process == 0 ? 0 : fatal_signal(process);
-                found.push_back(broken_.emplace_back(Broken{rank_of(owner), process, signal}));
+                const int status = process == 0 || signal != 0 ? -1 : exit_status(process);
+                found.push_back(
+                    broken_.emplace_back(Broken{rank_of(owner), process, signal, status}));
             }
         }
     }

@@ -88,6 +88,8 @@ class LifeLines {
         std::uint32_t process = 0; ///< that held it; 0: not known
         /// What was seen to end it when the line broke, or 0. Its parent may have reaped it since.
         int signal = 0;
+        /// How else it ends, as wait(2) has it, seen at the same moment; -1: it was not seen.
+        int status = -1;
 
         bool operator==(const Broken &) const = default;
     };

@@ -372,7 +372,7 @@ bool Daemon::goes_on_without(const orte_job_t &job, orte_proc_t &dead, const Ran
         why = "It had not come to MPI_Init, and other ranks on its host wait for it there.";
     }
     explain(why.empty() ? "done-without" : "died-in-init", death.who.vpid, host.c_str(),
-            death.exit_code, why.c_str());
+            exit_code_text(death).c_str(), why.c_str());
     if (!why.empty()) {
         return false;
     }

@@ -18,6 +18,17 @@ void explain(const char *topic, ...) noexcept
     }
 }
 
+int exit_code_of(const RankDeath &death) noexcept
+{
+    return death.exit_code == unknown_exit_code ? ORTE_ERROR_DEFAULT_EXIT_CODE : death.exit_code;
+}
+
+std::string exit_code_text(const RankDeath &death)
+{
+    return death.exit_code == unknown_exit_code ? "exit code not known"
+                                                : "exit code " + std::to_string(death.exit_code);
+}
+
 namespace {
 
 std::string seconds(std::int64_t us)
@@ -43,8 +54,8 @@ std::string manner(const RankDeath &death)
         return "was stopped and not let go on, ended by its daemon";
     }
     if (death.cause == Cause::absent) {
-        return "ended before it had come to MPI_Init (exit code " +
-               std::to_string(death.exit_code) + "), reaped by its daemon";
+        return "ended before it had come to MPI_Init (" + exit_code_text(death) +
+               "), reaped by its daemon";
     }
     if (death.cause == Cause::not_started) {
         return std::string("could not be started (") + opal_strerror(death.exit_code) + ")";
@@ -55,8 +66,11 @@ std::string manner(const RankDeath &death)
         return "ended by signal " + std::to_string(number) + " (" + (name ? name : "unknown") +
                "), reaped by its daemon";
     }
-    return "left with exit code " + std::to_string(death.exit_code) +
-           " and without MPI_Finalize, reaped by its daemon";
+    if (death.exit_code == unknown_exit_code) {
+        return "ended without MPI_Finalize, exit code not known, reaped by the script that started "
+               "it";
+    }
+    return "left with " + exit_code_text(death) + " and without MPI_Finalize, reaped by its daemon";
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -43,13 +44,17 @@ constexpr bool ended_by_daemon(Cause cause)
     return cause == Cause::hung || cause == Cause::stopped;
 }
 
+/// In the place of an exit code: nobody has seen it who would tell.
+inline constexpr std::int32_t unknown_exit_code = std::numeric_limits<std::int32_t>::min();
+
 /// One rank's death, as the daemons tell each other.
 struct RankDeath {
     Rank who;
     NodeId host = no_node;
     Cause cause = Cause::signal;
-    std::int32_t exit_code = 0; ///< as mpirun would return it: 128 + signal, or the exit status; of
-                                ///< one that was not started the runtime's error
+    std::int32_t exit_code = 0; ///< as mpirun would return it: 128 + signal, or the exit status,
+                                ///< or unknown_exit_code; of one that was not started the runtime's
+                                ///< error
     Epoch epoch = 0; ///< of the view of the daemon that noticed, or that removed its host
     std::int64_t noticed_us =
         0; ///< wall clock of the daemon that noticed, in microseconds since 1970

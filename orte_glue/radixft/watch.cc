@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace ft::radixft {
@@ -72,7 +73,10 @@ Ending ending(std::int64_t pid)
 int exit_status(std::int64_t pid)
 {
     const Ending end = ending(pid);
-    return (end.flags & exiting) != 0 ? end.status : -1;
+    // Since 5.17 it is there when one thread has called exit, and the first one goes on a moment
+    // longer than others. Nothing else has a code there, and no signal.
+    const bool called_exit = WIFEXITED(end.status) && WEXITSTATUS(end.status) != 0;
+    return (end.flags & exiting) != 0 || called_exit ? end.status : -1;
 }
 
 int fatal_signal(std::int64_t pid)

@@ -15,6 +15,7 @@ import fttap  # noqa: E402
 
 SURVIVORS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "survivors")
 FORKS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "forks")
+LEAVES = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", "leaves")
 REMAINS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "remains")
 MANAGER = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "manager")
 DEADLINE = 60
@@ -113,10 +114,23 @@ def lingering_wrapper():
             all_through(run("--mca", "errmgr", "radixft", "sh", "-c", script, fifo, REMAINS, end, fifo))
 
 
+def codes_below_scripts():
+    """of a rank that a script has started and reaped, mpirun's last words name the exit code, or none"""
+    if not has_life_lines():
+        raise fttap.Skip("no life lines before Linux 5.16")
+    for _ in range(10):
+        result = run("--mca", "errmgr", "radixft", "sh", "-c", '"$0" $((10 + OMPI_COMM_WORLD_RANK)); exit $?', LEAVES)
+        told = re.findall(r"^  rank (\d) on \S+: (.*?), reaped by", result.output, re.M)
+        result.must(len(told) == 4, f"of the four ranks it tells {told}")
+        for rank, how in told:
+            result.must(how in (f"left with exit code {10 + int(rank)} and without MPI_Finalize",
+                                "ended without MPI_Finalize, exit code not known"), f"rank {rank}: {how}")
+
+
 def has_life_lines():
     """Whether the system can wait for several futexes."""
     return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5, 16)
 
 
 fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host, forked_children,
-            waiting_for_anyone, nobody_left, child_of_the_dead, lingering_wrapper])
+            waiting_for_anyone, nobody_left, child_of_the_dead, lingering_wrapper, codes_below_scripts])

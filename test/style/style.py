@@ -16,6 +16,7 @@ BUILD = os.environ.get("FT_BUILD", os.path.join(TOP, "build", "release"))
 JOBS = os.cpu_count() or 1
 
 MOST_LINES = 600
+MOST_FONTS = 8  # words of one line of a manual page in turn in two fonts
 # Written so that no pattern matches its own line here.
 FORBIDDEN = [
     (r"/(?:work|farm|root)/\w", "a path of one machine"),
@@ -87,6 +88,13 @@ def check_tidy():
     return names, check
 
 
+def joined_words(line):
+    """Whether a line of a manual page goes on behind the end of a sentence or clause in a macro that joins its words."""
+    macro = re.match(r"\.(?:BR|RB|BI|IB|IR|RI)[ \t]+(.*)", line)
+    words = re.findall(r'"(?:[^"]|"")*"?|\S+', macro.group(1)) if macro else []
+    return any(re.fullmatch(r"(?:\(\d\w*\))?[)\]]*[.,;!?]", word) for word in words[:-1]) or len(words) > MOST_FONTS
+
+
 def check_tree():
     """Every file is short enough to be read, ends in a newline, and speaks of the project alone."""
 
@@ -104,6 +112,8 @@ def check_tree():
         for number, line in enumerate(lines, 1):
             if line.rstrip("\r") != line or re.search(r"[ \t]+$", line) and not name.endswith(".md"):
                 problems.append(f"line {number}: white space at the end")
+            if re.search(r"\.[1-9]$", name) and joined_words(line):
+                problems.append(f"line {number}: these words are printed as one: {line[:100]}")
             for pattern, why in FORBIDDEN:
                 if re.search(pattern, line):
                     problems.append(f"line {number}: {why}: {line.strip()[:100]}")

@@ -9,11 +9,13 @@
 #include <ctime>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <poll.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,9 +113,10 @@ bool told(const LifeLines &lines)
 }
 
 /// What is taken when that child's line breaks.
-std::vector<LifeLines::Broken> line_of(std::uint32_t vpid, const Child &child, int signal = 0)
+std::vector<LifeLines::Broken> line_of(std::uint32_t vpid, const Child &child, int signal = 0,
+                                       int status = -1)
 {
-    return {{rank(vpid), static_cast<std::uint32_t>(child.pid()), signal}};
+    return {{rank(vpid), static_cast<std::uint32_t>(child.pid()), signal, status}};
 }
 
 /// Waits until a process, which may be dead but not reaped, has given way to others.
@@ -218,11 +221,37 @@ void who_leaves_is_not_told(void **)
     releases.reap();
     forks.reap();
     assert_true(held && was_told);
-    assert_true(broken == line_of(2, leaves));
+    // Its other threads may have ended before its first one has begun to.
+    assert_true(broken == line_of(2, leaves) || broken == line_of(2, leaves, 0, status));
     assert_int_equal(left, 0);
     assert_int_equal(told_status, status);
     assert_int_equal(later, -1);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+
+/// A script reaps it as soon as it can, and does not tell.
+void how_it_left_is_noted_at_once(void **)
+{
+    const Child child(rank(1), [](LifeLine &) {
+        // Its first thread is gone for sure when the others end.
+        std::thread last([self = getpid()] {
+            while (process_state(self).state != 'Z') {
+                sched_yield();
+            }
+            _exit(13);
+        });
+        syscall(SYS_exit, 13);
+    });
+    LifeLines lines;
+    lines.start(family, number);
+    const bool held = child.holds(lines) && child.go_on();
+    const bool was_told = told(lines);
+    const int status = child.reap();
+    const std::vector<LifeLines::Broken> broken = lines.take();
+    lines.stop();
+    assert_true(held && was_told);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 13);
+    assert_true(broken == line_of(1, child, 0, status));
 }
 
 /// Another program in its place ends its threads, but not the process.
@@ -292,7 +321,7 @@ void numbers_of_others_are_not_taken(void **)
         _skip(__FILE__, __LINE__); // no container to be had
     }
     assert_true(was_told);
-    assert_true(broken == (std::vector<LifeLines::Broken>{{rank(1), 0, 0}}));
+    assert_true(broken == (std::vector<LifeLines::Broken>{{rank(1), 0, 0, -1}}));
 }
 
 /// All lines are taken, and free again when their owners have released them or are known to be
@@ -357,6 +386,7 @@ int main()
         cmocka_unit_test(who_is_killed_is_told),
         cmocka_unit_test(it_is_certain_at_once),
         cmocka_unit_test(who_leaves_is_not_told),
+        cmocka_unit_test(how_it_left_is_noted_at_once),
         cmocka_unit_test(who_becomes_another_program_lives),
         cmocka_unit_test(a_rank_may_have_two),
         cmocka_unit_test(numbers_of_others_are_not_taken),

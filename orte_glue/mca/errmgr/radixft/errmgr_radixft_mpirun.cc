@@ -49,7 +49,7 @@ void settle_exit_code(const orte_job_t &job)
         if (who.jobid == job.jobid) {
             if (dead++ == 0 || death.noticed_us < first) {
                 first = death.noticed_us;
-                first_code = death.exit_code;
+                first_code = exit_code_of(death);
             }
         }
     }
