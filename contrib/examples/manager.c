@@ -5,7 +5,8 @@
  * has died; MPI_Comm_validate tells who, and MPI_Comm_validate_clear, which is local, makes it like
  * MPI_PROC_NULL: the receive goes on without it. Nothing collective is needed.
  *
- * usage: manager TASKS [RANK:N...]     each of these workers kills itself with its Nth task in hand
+ * usage: manager TASKS [RANK:N...]     each of these workers kills itself with its Nth task in
+ * hand, or, RANK:-N, as soon as it has sent the result of that
  */
 #include <mpi.h>
 #include <mpi_ft.h>
@@ -70,6 +71,9 @@ static int manage(int size, int tasks)
         MPI_Status status;
         const int rc =
             MPI_Recv(&result, 1, MPI_LONG, MPI_ANY_SOURCE, tag_result, MPI_COMM_WORLD, &status);
+        if (rc == MPI_SUCCESS && task_of[status.MPI_SOURCE] == no_task) {
+            continue; /* its task was taken back: somebody else's result counts */
+        }
         if (rc == MPI_SUCCESS) {
             sum += result;
             ++finished;
@@ -104,6 +108,7 @@ static void be_worker(int argc, char **argv, int rank)
         die_if_doomed(argc, argv, rank, count);
         const long result = work(task);
         MPI_Send(&result, 1, MPI_LONG, 0, tag_result, MPI_COMM_WORLD);
+        die_if_doomed(argc, argv, rank, -count);
     }
 }
 

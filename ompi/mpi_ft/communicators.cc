@@ -34,10 +34,11 @@ Verdict judge(const Record &record, const Value &value)
     const bool recognised = value.failed == record.recognised();
     Verdict verdict;
     if (!well || !recognised) {
-        // Everybody fails alike, with or without a reason of its own.
-        verdict.error = record.revoked ? MPIX_ERR_REVOKED
-                        : recognised   ? MPI_ERR_INTERN
-                                       : MPI_ERR_RANK_FAIL_STOP;
+        // Everybody fails alike, with or without a reason of its own. Where one group has nobody
+        // left, what the others say of themselves has not been heard.
+        verdict.error = record.revoked                     ? MPIX_ERR_REVOKED
+                        : recognised && !record.deserted() ? MPI_ERR_INTERN
+                                                           : MPI_ERR_RANK_FAIL_STOP;
         return verdict;
     }
     for (const Rank member : value.failed.members()) {

@@ -56,7 +56,8 @@ extern "C" {
 #define MPI_RANK_OK 0
 /** The rank has failed, and this is not recognised: operations with it are errors. */
 #define MPI_RANK_FAILED 1
-/** The rank has failed, and this is recognised: it is like MPI_PROC_NULL. */
+/** The rank has failed, and this is recognised: it is like MPI_PROC_NULL, and what it has sent and
+    nobody has received is dropped. */
 #define MPI_RANK_NULL 2
 
 /** What one process knows of a rank of a communicator. */

@@ -324,6 +324,9 @@ int main(int argc, char **argv)
         refused(pair);
         MPI_Comm nobody = MPI_COMM_NULL;
         is(MPIX_Comm_shrink(pair.comm, &nobody), MPI_ERR_RANK_FAIL_STOP, "shrink to one group");
+        is(MPI_Comm_split(pair.comm, 0, 0, &nobody), MPI_ERR_RANK_FAIL_STOP, "split of one group");
+        is(MPI_Intercomm_merge(pair.comm, side, &nobody), MPI_ERR_RANK_FAIL_STOP,
+           "merge of one group");
     } else {
         any_source(pair, dead);
         all_collectives(pair, survivors, dead);

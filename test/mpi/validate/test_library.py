@@ -66,9 +66,9 @@ def linked():
     check(re.search(r"NEEDED.*\[libmpi_ft\.so", done.stdout), f"it is not: {done.stdout}")
 
 
-def survivors(ranks, dead, *program, then=None):
+def survivors(ranks, dead, *program, then=None, over=None):
     """All but the dead rank, and the one that dies then, must say that they are right."""
-    result = run(ranks, DEADLY, *program)
+    result = run(ranks, {**DEADLY, **(over or {})}, *program)
     right = {int(rank) for rank in re.findall(r"^\s*rank (\d+) right$", result.output, re.M)}
     result.must(result.code == 0 and right == set(range(ranks)) - {dead, then}, f"right: {right}")
 
@@ -211,6 +211,13 @@ def revoked_survivors():
 def revoked_any_source():
     """A receive from any source that has its message gets its bytes although another rank fails"""
     survivors(3, 1, REVOKED, "any_source")
+
+
+def ignored():
+    """What a recognised rank has sent, or sends yet, reaches no receive from any source; an acknowledged one's does"""
+    for btl in ("vader,self", "tcp,self"):
+        # What comes in vain is several times that window.
+        survivors(3, 1, TABLE.replace("table", "ignored"), over={"btl": btl, "pml_dr_eager_window_bytes": "262144"})
 
 
 def threads():
@@ -391,6 +398,8 @@ EXAMPLES = (
     ("ring", 6, ("20", "2:5", "0:11"), r"^lap 19: 4 members$", 1),
     # A worker surely has its first task in hand once; how many more depends on who gets a core.
     ("manager", 5, ("200", "2:1", "4:1"), r"^200 tasks done, the sum is right$", 1),
+    # Their last results come before the news of their deaths, or after it, or not at all.
+    *3 * (("manager", 6, ("200", "2:-1", "4:-1", "5:-1"), r"^200 tasks done, the sum is right$", 1),),
     ("solver", 5, ("500", "1:40", "4:100"), r": converged$", 3),
     ("abft", 5, ("16", "2:3"), r": its part of the product is right$", 3),
     ("abft", 4, ("16", "3:5"), r": its part of the product is right$", 3),
@@ -447,7 +456,7 @@ SETS = {
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, cut_off, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
-    "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_survivors, revoked_any_source],
+    "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_survivors, revoked_any_source, ignored],
     "examples": [examples, heat],
 }
 

@@ -93,6 +93,21 @@ void truncated()
         that(count == 1 && index == 1, "%d have ended, the first is %d", count, index);
         end_open(requests[0]);
     }
+    for (const bool with_statuses : {true, false}) {
+        MPI_Request requests[] = {receive(other, open_data, 1), receive(other, data, 0)};
+        MPI_Status statuses[2];
+        int flag = 0;
+        tell(other, 40 + data);
+        until_over(requests[1]);
+        is(MPI_Testall(2, requests, &flag, with_statuses ? statuses : MPI_STATUSES_IGNORE),
+           MPI_ERR_IN_STATUS, "testall beside an open one");
+        that(flag == 1, "testall does not end while one is open");
+        if (with_statuses) {
+            is(statuses[0].MPI_ERROR, MPI_ERR_PENDING, "status of the open");
+            is(statuses[1].MPI_ERROR, MPI_ERR_TRUNCATE, "status of the truncated");
+        }
+        end_open(requests[0]);
+    }
 }
 
 void in_order()
@@ -209,6 +224,149 @@ void persistent()
     }
 }
 
+/// One after the other is told of, by MPI_Waitany or MPI_Testany, and the rest are left alone.
+void one_by_one()
+{
+    constexpr int number = 4; // of which the last is open
+    for (const bool testing : {false, true}) {
+        MPI_Request requests[number];
+        for (int i = 0; i < number; ++i) {
+            if (i != 1) {
+                requests[i] =
+                    i == number - 1 ? receive(other, open_data, i) : receive(victim, data, i);
+            }
+        }
+        MPI_Recv_init(buffers[1], 1, MPI_INT, victim, data, MPI_COMM_WORLD, &requests[1]);
+        MPI_Start(&requests[1]);
+        for (int i = 0; i < number - 1; ++i) {
+            until_over(requests[i]);
+        }
+        for (int told = 0; told < number - 1; ++told) {
+            int index = -1;
+            int flag = 1;
+            MPI_Status status;
+            is(testing ? MPI_Testany(number, requests, &index, &flag, &status)
+                       : MPI_Waitany(number, requests, &index, &status),
+               MPI_ERR_RANK_FAIL_STOP, testing ? "testany" : "waitany");
+            that(flag == 1 && index == told, "%d is told of instead of %d", index, told);
+            for (int i = 0; i < number; ++i) {
+                that((requests[i] == MPI_REQUEST_NULL) == (i <= told),
+                     "after %d were told of: request %d", told + 1, i);
+            }
+        }
+        end_open(requests[number - 1]);
+    }
+}
+
+/// Others have failed when MPI_Waitany tells of one. Every other call tells of those too, and a
+/// request that comes in the place of one that was freed has nothing of it.
+void left_by_waitany()
+{
+    for (int way = 0; way < 8; ++way) {
+        MPI_Request requests[3];
+        for (int i = 0; i < 3; ++i) {
+            requests[i] = receive(victim, data, i);
+            until_over(requests[i]);
+        }
+        int index = -1;
+        int indices[2];
+        int flag = 1;
+        MPI_Status statuses[2];
+        is(MPI_Waitany(3, requests, &index, statuses), MPI_ERR_RANK_FAIL_STOP, "waitany");
+        that(index == 0 && requests[1] != MPI_REQUEST_NULL && requests[2] != MPI_REQUEST_NULL,
+             "index %d, or others are freed", index);
+        MPI_Request *const left = &requests[1];
+        switch (way) {
+        case 0:
+            is(MPI_Wait(left, statuses), MPI_ERR_RANK_FAIL_STOP, "wait later");
+            is(MPI_Wait(left + 1, statuses), MPI_ERR_RANK_FAIL_STOP, "wait later");
+            break;
+        case 1:
+            is(MPI_Test(left, &flag, statuses), MPI_ERR_RANK_FAIL_STOP, "test later");
+            is(MPI_Test(left + 1, &flag, statuses), MPI_ERR_RANK_FAIL_STOP, "test later");
+            break;
+        case 2:
+            is(MPI_Waitall(2, left, statuses), MPI_ERR_IN_STATUS, "waitall later");
+            break;
+        case 3:
+            is(MPI_Testall(2, left, &flag, statuses), MPI_ERR_IN_STATUS, "testall later");
+            break;
+        case 4:
+            is(MPI_Waitsome(2, left, &index, indices, statuses), MPI_ERR_IN_STATUS,
+               "waitsome later");
+            break;
+        case 5:
+            is(MPI_Testsome(2, left, &index, indices, statuses), MPI_ERR_IN_STATUS,
+               "testsome later");
+            break;
+        case 6:
+            is(MPI_Waitall(2, left, MPI_STATUSES_IGNORE), MPI_ERR_IN_STATUS, "waitall later");
+            break;
+        default:
+            MPI_Request_free(left);
+            MPI_Request_free(left + 1);
+        }
+        for (int i = 0; i < 2 && way >= 2 && way <= 5; ++i) {
+            is(statuses[i].MPI_ERROR, MPI_ERR_RANK_FAIL_STOP, "status later");
+        }
+        that(flag == 1 && left[0] == MPI_REQUEST_NULL && left[1] == MPI_REQUEST_NULL,
+             "way %d leaves requests", way);
+        MPI_Request more[] = {receive(other, data, 0), receive(other, data, 1)};
+        tell(other, 10 + data);
+        tell(other, 10 + data);
+        is(MPI_Waitall(2, more, MPI_STATUSES_IGNORE), MPI_SUCCESS, "receives in their place");
+    }
+}
+
+/// A request may be the last that knows of its communicator: the program has freed it. The error is
+/// its error handler's all the same.
+struct Freed {
+    MPI_Comm before = MPI_COMM_NULL; ///< freed before rank 1 dies
+    MPI_Comm after = MPI_COMM_NULL;
+    MPI_Comm revoked = MPI_COMM_NULL; ///< and shrunk
+    MPI_Request request = MPI_REQUEST_NULL;
+
+    void make()
+    {
+        for (MPI_Comm *comm : {&before, &after, &revoked}) {
+            is(MPI_Comm_dup(MPI_COMM_WORLD, comm), MPI_SUCCESS, "dup");
+            MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+        }
+    }
+    void post(MPI_Comm comm) { MPI_Irecv(buffers[0], 1, MPI_INT, victim, data, comm, &request); }
+    void before_death()
+    {
+        if (me == 0) {
+            post(before);
+        }
+        MPI_Comm_free(&before);
+    }
+    void after_death()
+    {
+        if (me == 0) {
+            is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait, freed before");
+            post(after);
+            until_over(request);
+        }
+        MPI_Comm_free(&after);
+        if (me == 0) {
+            MPI_Status status;
+            is(MPI_Waitall(1, &request, &status), MPI_ERR_IN_STATUS, "waitall, freed later");
+            is(status.MPI_ERROR, MPI_ERR_RANK_FAIL_STOP, "status, freed later");
+        }
+        post(revoked);
+        MPI_Comm left = MPI_COMM_NULL;
+        is(MPIX_Comm_revoke(revoked), MPI_SUCCESS, "revoke");
+        is(MPIX_Comm_shrink(revoked, &left), MPI_SUCCESS, "shrink");
+        MPI_Comm_free(&revoked);
+        const int cls = class_of(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        that(cls == MPI_ERR_RANK_FAIL_STOP || cls == MPIX_ERR_REVOKED, "wait, revoked: class %d",
+             cls);
+        that(request == MPI_REQUEST_NULL, "a request is left");
+        MPI_Comm_free(&left);
+    }
+};
+
 /// Each of several threads, in turn or at once.
 void threads()
 {
@@ -244,6 +402,11 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     state(MPI_COMM_WORLD, me); // or the program would not be linked with the library
+    Freed freed;
+    if (deadly) {
+        freed.make();
+        freed.before_death();
+    }
     if (me == victim && deadly) {
         int token = 0;
         MPI_Recv(&token, 1, MPI_INT, 0, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -257,11 +420,16 @@ int main(int argc, char **argv)
             dies();
             in_order();
             persistent();
+            one_by_one();
+            left_by_waitany();
             if (provided == MPI_THREAD_MULTIPLE) {
                 threads();
             }
         }
         tell(other, 0);
+    }
+    if (deadly) {
+        freed.after_death();
     }
     return finish();
 }

@@ -137,6 +137,8 @@ const mca_coll_base_comm_coll_t &diverted_functions() noexcept;
 
 /// What a non-blocking collective's request ends with, by the error handler of its communicator.
 void fail(ompi_request_t *request, int error) noexcept;
+/// Whether it is one of those, failed or not.
+bool of_a_collective(const ompi_request_t *request) noexcept;
 
 /// The class of an error `rc` of a collective on this communicator: that of a failed rank or of a
 /// revocation, if there is one that it knows of. Takes the service's lock.

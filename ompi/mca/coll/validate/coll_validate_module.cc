@@ -292,6 +292,11 @@ int free_failed(ompi_request_t **request) noexcept
 
 } // namespace
 
+bool of_a_collective(const ompi_request_t *request) noexcept
+{
+    return request->req_type == OMPI_REQUEST_COLL || request->req_free == free_failed;
+}
+
 /// Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
 /// communicator's.
 void fail(ompi_request_t *request, int error) noexcept

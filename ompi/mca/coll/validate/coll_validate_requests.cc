@@ -9,6 +9,8 @@
 // for themselves, and where threads are on MPI_Waitall never returns when a request had failed
 // before it was called. Those are replaced (coll_validate_waits.cc).
 //
+// What then becomes of the requests that have failed: coll_validate_failed.hpp.
+//
 // A non-blocking collective's error would go to MPI_COMM_WORLD's error handler. An error that the
 // PML has made and libnbc handed on is left as it is, whatever has become of the communicator
 // since: by now the program may have read it by MPI_Request_get_status.
@@ -16,6 +18,7 @@
 
 #include <algorithm>
 
+#include "ompi/mca/coll/validate/coll_validate_failed.hpp"
 #include "ompi/mca/coll/validate/coll_validate_waits.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
 
@@ -85,12 +88,24 @@ void mend(ompi_request_t *request, ompi_status_public_t *status) noexcept
             rc = request->req_status.MPI_ERROR;
         }
     }
+    failed::keep_communicators(count, requests);
     return rc;
 }
 
 int looked_at(int rc, std::size_t count, ompi_request_t **requests, const Told &told = {}) noexcept
 {
     return OPAL_LIKELY(rc == OMPI_SUCCESS) ? rc : mended(rc, count, requests, told);
+}
+
+/// The same where one request is told of.
+int looked_at_one(int rc, std::size_t count, ompi_request_t **requests, int told) noexcept
+{
+    if (OPAL_LIKELY(rc == OMPI_SUCCESS)) {
+        return rc;
+    }
+    rc = mended(rc, count, requests, {});
+    failed::hide_all_but(told, count, requests);
+    return rc;
 }
 
 /// What Open MPI's MPI_Testany does not tell of a persistent request that has ended.
@@ -101,34 +116,39 @@ int error_kept_by(const ompi_request_t *request) noexcept
 
 int test(ompi_request_t **request, int *flag, ompi_status_public_t *status) noexcept
 {
+    failed::show(1, request);
     return looked_at(stock.req_test(request, flag, status), 1, request);
 }
 
 int test_any(std::size_t count, ompi_request_t **requests, int *index, int *flag,
              ompi_status_public_t *status) noexcept
 {
+    failed::show(count, requests);
     int rc = stock.req_test_any(count, requests, index, flag, status);
     if (rc == OMPI_SUCCESS && *flag != 0 && *index != MPI_UNDEFINED) {
         rc = error_kept_by(requests[*index]);
     }
-    return looked_at(rc, count, requests);
+    return looked_at_one(rc, count, requests, *index);
 }
 
 int test_all(std::size_t count, ompi_request_t **requests, int *flag,
              ompi_status_public_t *statuses) noexcept
 {
+    failed::show(count, requests);
     return looked_at(waits::test_all(count, requests, flag, statuses), count, requests, {statuses});
 }
 
 int test_some(std::size_t count, ompi_request_t **requests, int *ended, int *indices,
               ompi_status_public_t *statuses) noexcept
 {
+    failed::show(count, requests);
     return looked_at(stock.req_test_some(count, requests, ended, indices, statuses), count,
                      requests, {statuses, ended, indices});
 }
 
 int wait(ompi_request_t **request, ompi_status_public_t *status) noexcept
 {
+    failed::show(1, request);
     return looked_at(stock.req_wait(request, status), 1, request);
 }
 
@@ -136,7 +156,9 @@ int wait_any(std::size_t count, ompi_request_t **requests, int *index,
              ompi_status_public_t *status) noexcept
 {
     if (!opal_using_threads()) {
-        return looked_at(stock.req_wait_any(count, requests, index, status), count, requests);
+        failed::show(count, requests);
+        const int rc = stock.req_wait_any(count, requests, index, status);
+        return looked_at_one(rc, count, requests, *index);
     }
     int flag = 0;
     int rc = OMPI_SUCCESS;
@@ -149,6 +171,7 @@ int wait_any(std::size_t count, ompi_request_t **requests, int *index,
 
 int wait_all(std::size_t count, ompi_request_t **requests, ompi_status_public_t *statuses) noexcept
 {
+    failed::show(count, requests);
     return looked_at(waits::wait_all(count, requests, statuses), count, requests, {statuses});
 }
 
@@ -156,6 +179,7 @@ int wait_some(std::size_t count, ompi_request_t **requests, int *ended, int *ind
               ompi_status_public_t *statuses) noexcept
 {
     if (!opal_using_threads()) {
+        failed::show(count, requests);
         return looked_at(stock.req_wait_some(count, requests, ended, indices, statuses), count,
                          requests, {statuses, ended, indices});
     }
@@ -185,6 +209,7 @@ void unwatch_requests() noexcept
     if (watching) {
         ompi_request_functions = stock;
         watching = false;
+        failed::let_communicators_go();
     }
 }
 

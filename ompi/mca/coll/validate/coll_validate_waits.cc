@@ -201,12 +201,23 @@ int test_all(std::size_t count, ompi_request_t **requests, int *flag,
              ompi_status_public_t *statuses) noexcept
 {
     opal_atomic_mb();
-    for (std::size_t i = 0; i < count; ++i) {
-        if (is_active(requests[i]) && !REQUEST_COMPLETE(requests[i])) {
-            *flag = 0;
-            opal_progress();
-            return OMPI_SUCCESS;
+    Found found{Until::all};
+    for (std::size_t i = 0; i < count && !found.enough; ++i) {
+        const ompi_request_t *const request = requests[i];
+        if (!is_active(request)) {
+            continue;
         }
+        if (REQUEST_COMPLETE(request)) {
+            opal_atomic_rmb(); // what it ended with was written before
+            found.see(request);
+        } else {
+            found.see_open();
+        }
+    }
+    if (!found.over()) {
+        *flag = 0;
+        opal_progress();
+        return OMPI_SUCCESS;
     }
     *flag = 1;
     return finish(count, requests, statuses);

@@ -151,8 +151,13 @@ void CommState::add(Unexpected *message) noexcept
 Unexpected *CommState::find(int source_rank, int tag) noexcept
 {
     if (source_rank == OMPI_ANY_SOURCE) {
+        const bool some_ignored = !trouble.recognised.empty();
+        const auto wanted = [&](const Arrival &arrival) {
+            return tag_matches(tag, arrival.tag) &&
+                   !(some_ignored && trouble.ignores(arrival.source, arrival.tag));
+        };
         Unexpected *message = all_unexpected_.front();
-        while (message != nullptr && !tag_matches(tag, message->arrival.tag)) {
+        while (message != nullptr && !wanted(message->arrival)) {
             message = all_unexpected_.next(message);
         }
         return message;

@@ -60,6 +60,9 @@ struct Trouble {
         const auto at = static_cast<std::size_t>(rank);
         return at < recognised.size() && recognised[at];
     }
+    /// A message of the program's, from a rank that is like MPI_PROC_NULL by now: it is nothing to
+    /// the communicator. What goes on with Open MPI's own tags is ended by `unrecognised`.
+    bool ignores(int source, int tag) const noexcept { return tag >= 0 && recognises(source); }
 };
 
 /// c_pml_comm of a communicator. `lock` is to be held for everything but construction.
@@ -88,7 +91,8 @@ class CommState : public Hook<CommState> {
     RecvRequest *match(int source, int tag) noexcept;
     /// A message came that `match` found nobody for; it is kept.
     void add(Unexpected *message) noexcept;
-    /// The first message that a receive of (source, tag) matches, or nullptr.
+    /// The first message that a receive of (source, tag) matches, or nullptr. From any source it
+    /// leaves out what `trouble` ignores, which is to be as of now.
     Unexpected *find(int source, int tag) noexcept;
     /// Takes a message that `find` gave out of the lists.
     void take(Unexpected *message) noexcept;

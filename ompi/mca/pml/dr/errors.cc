@@ -10,9 +10,9 @@
 
 namespace ft::dr {
 
-namespace {
+bool detail::some_failed = false;
 
-bool some_failed = false;
+namespace {
 
 opal_process_name_t name_of(ompi_communicator_t *comm, int rank) noexcept
 {
@@ -103,7 +103,7 @@ int death_error(const opal_process_name_t &name) noexcept
 void take_deaths() noexcept
 try {
     static std::size_t seen = 0;
-    __atomic_store_n(&some_failed, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&detail::some_failed, true, __ATOMIC_RELEASE);
     while (seen < process::death_count()) {
         const process::Name dead = process::death(seen++).who;
         opal_process_name_t name;
@@ -126,11 +126,6 @@ try {
     ompi_mpi_abort(&ompi_mpi_comm_world.comm, MPI_ERR_NO_MEM);
 }
 
-bool any_peer_failed() noexcept
-{
-    return __atomic_load_n(&some_failed, __ATOMIC_ACQUIRE);
-}
-
 int receive_error(ompi_communicator_t *comm, int source) noexcept
 {
     return source == OMPI_ANY_SOURCE ? wildcard_error(comm) : error_of(comm, source);
@@ -146,7 +141,7 @@ try {
         }
         // From here on nothing new is begun with it; whoever posts a receive sees this flag.
         __atomic_store_n(&peer.error, error, __ATOMIC_RELEASE);
-        __atomic_store_n(&some_failed, true, __ATOMIC_RELEASE);
+        __atomic_store_n(&detail::some_failed, true, __ATOMIC_RELEASE);
         peer.engine.declare_dead();
         peer.fail_sends(error, done);
         for (RecvRequest *request : peer.receives.take_all()) {

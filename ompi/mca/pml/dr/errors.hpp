@@ -7,8 +7,15 @@ namespace ft::dr {
 
 class PeerState;
 
+namespace detail {
+[[gnu::visibility("hidden")]] extern bool some_failed;
+} // namespace detail
+
 /// True once any peer has failed or a communicator was revoked: spares everyone else the checks.
-bool any_peer_failed() noexcept;
+inline bool any_peer_failed() noexcept
+{
+    return __atomic_load_n(&detail::some_failed, __ATOMIC_ACQUIRE);
+}
 /// The error class that a receive from this source meets, MPI_SUCCESS when it may still be served.
 /// \param source a rank or OMPI_ANY_SOURCE
 int receive_error(ompi_communicator_t *comm, int source) noexcept;

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "ompi/mca/pml/dr/comm.hpp"
+#include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/progress.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
+#include "ompi/mca/pml/dr/standing.hpp"
 #include "opal/ft/base/copy.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/ft/reliability/compressed.hpp"
@@ -62,6 +64,9 @@ bool meet(CommState &comm, const Arrival &arrival, Completions &done, base::Time
     RecvRequest *receiver = nullptr;
     {
         Guard guard(comm.lock);
+        if (OPAL_UNLIKELY(any_peer_failed()) && ignored(comm, arrival.source, arrival.tag)) {
+            return arrival.unasked() && arrival.peer->take_eager(arrival.payload.size(), present);
+        }
         receiver = comm.match(arrival.source, arrival.tag);
         if (receiver == nullptr) {
             wait_for_receive(comm, arrival);
@@ -78,6 +83,9 @@ bool meet(CommState &comm, const Arrival &arrival, Completions &done, base::Time
     RecvRequest *receiver = nullptr;
     {
         Guard guard(comm.lock);
+        if (OPAL_UNLIKELY(any_peer_failed()) && ignored(comm, match.source, match.tag)) {
+            return peer.take_eager(payload.size(), present);
+        }
         receiver = comm.match(match.source, match.tag);
         if (OPAL_UNLIKELY(receiver == nullptr)) {
             Arrival arrival;

@@ -175,6 +175,11 @@ int refusal_of(const SendRequest &request) noexcept
                       request.req_base.req_tag);
 }
 
+bool ignored(CommState &comm, int source, int tag) noexcept
+{
+    return tag >= 0 && trouble_of(comm).ignores(source, tag);
+}
+
 void fill_as_proc_null(ompi_status_public_t *status) noexcept
 {
     status->MPI_SOURCE = MPI_PROC_NULL;
@@ -187,6 +192,7 @@ void fill_as_proc_null(ompi_status_public_t *status) noexcept
 void end_refused() noexcept
 try {
     Completions done;
+    List<Unexpected, FromAllTag> dropped; // to forget one a peer's lock is taken
     comms().for_each([&](CommState &state) {
         Guard guard(state.lock);
         std::vector<RecvRequest *> refused;
@@ -199,12 +205,17 @@ try {
             fail(*request, refusal(state, request->req_base.req_peer, request->req_base.req_tag),
                  done);
         }
-        // A send to this process itself waits in its message, for a receive that would be refused.
         state.for_each_unexpected([&](Unexpected *message) {
             const Arrival &arrival = message->arrival;
             if (arrival.local == nullptr) {
+                if (ignored(state, arrival.source, arrival.tag)) {
+                    state.take(message);
+                    dropped.push_back(message);
+                }
                 return;
             }
+            // A send to this process itself waits in its message, for a receive that would be
+            // refused.
             if (const int error = refusal(state, arrival.source, arrival.tag); error > 0) {
                 finish(*arrival.local, error, done);
                 state.take(message);
@@ -212,6 +223,9 @@ try {
             }
         });
     });
+    while (Unexpected *message = dropped.pop_front()) {
+        forget(message);
+    }
     peers().for_each([&](PeerState &peer) {
         Guard guard(peer.lock);
         // Whoever was told to send (a cts) goes on: its bytes are acknowledged below the level of

@@ -5,7 +5,8 @@
 /// So while a communicator holds a failed rank that it has not recognised
 /// (opal/process/standing.hpp), everything with one of Open MPI's own tags ends with an error
 /// there, whoever it concerns. A revoked communicator does that to everything. A recognised rank is
-/// like MPI_PROC_NULL.
+/// like MPI_PROC_NULL: what it has sent and nobody has received is dropped, whenever it comes. One
+/// that is only acknowledged goes on being received from.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -34,10 +35,15 @@ int refusal_of(ompi_communicator_t *comm, int peer, int tag) noexcept;
 /// The same for a request to send.
 int refusal_of(const SendRequest &request) noexcept;
 
+/// Whether a message that has come is dropped: see Trouble::ignores. To be asked when
+/// any_peer_failed(). The communicator's lock is held.
+bool ignored(CommState &comm, int source, int tag) noexcept;
+
 /// The status of a receive from a recognised rank.
 void fill_as_proc_null(ompi_status_public_t *status) noexcept;
 
-/// Ends what is pending and would be refused by now. One caller at a time, no lock held.
+/// Ends what is pending and would be refused by now, drops what is ignored. One caller at a time,
+/// no lock held.
 void end_refused() noexcept;
 
 } // namespace ft::dr

@@ -1,0 +1,161 @@
+#include "ompi/mca/coll/validate/coll_validate_failed.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "ompi/mca/coll/validate/coll_validate.hpp"
+
+namespace ft::coll::failed {
+
+namespace {
+
+bool has_failed(const ompi_request_t *request) noexcept
+{
+    return request != nullptr && REQUEST_COMPLETE(request) &&
+           request->req_status.MPI_ERROR != MPI_SUCCESS;
+}
+
+struct Kept {
+    std::thread::id thread;
+    ompi_communicator_t *comm;
+};
+
+std::mutex kept_mutex;
+std::vector<Kept> kept;
+
+/// What Open MPI is going to read of a request. A request of the PML holds its communicator, that
+/// of a collective does not: where it is gone, the error is for MPI_COMM_WORLD's handler.
+/// \return nullptr when there is nothing to be kept
+ompi_communicator_t *retained(ompi_request_t *request) noexcept
+{
+    ompi_communicator_t *const comm = request->req_mpi_object.comm;
+    if (request->req_type != OMPI_REQUEST_PML || comm == nullptr) {
+        return nullptr;
+    }
+    // A request of libmpi_ft's own is of no other class, and its communicator outlives it.
+    const opal_object_t &object = request->super.super.super;
+    if (object.obj_class == OBJ_CLASS(ompi_request_t)) {
+        return nullptr;
+    }
+    std::optional<validate::Lock> lock;
+    if (of_a_collective(request)) {
+        lock.emplace();
+        if (validate::service().find(comm) == nullptr) {
+            request->req_type = OMPI_REQUEST_COLL;
+            return nullptr;
+        }
+    }
+    if (OMPI_COMM_IS_INTRINSIC(comm)) { // always there
+        return nullptr;
+    }
+    OBJ_RETAIN(comm);
+    return comm;
+}
+
+/// Releasing may destroy: not with the mutex held.
+void release(const std::vector<Kept> &old) noexcept
+{
+    for (const Kept &one : old) {
+        ompi_communicator_t *comm = one.comm;
+        OBJ_RELEASE(comm);
+    }
+}
+
+// A request that is complete has no use for its callback's data any more, and when it is used again
+// they are set anew. So what is hidden ends with the request, whoever frees it.
+
+/// What the data of a request with a hidden error point to: at the place of that error.
+constexpr char hidden_errors[256] = {};
+constexpr int most_hidden = static_cast<int>(std::size(hidden_errors)) - 1;
+std::atomic<bool> any_hidden{false}; ///< there has been one
+
+void hide(ompi_request_t *request) noexcept
+{
+    const int error = request->req_status.MPI_ERROR;
+    const bool ours =
+        request->req_type == OMPI_REQUEST_PML || request->req_type == OMPI_REQUEST_COLL;
+    if (!ours || error < 0 || error > most_hidden) {
+        return;
+    }
+    any_hidden.store(true, std::memory_order_relaxed);
+    request->req_complete_cb_data = const_cast<char *>(&hidden_errors[error]);
+    request->req_status.MPI_ERROR = MPI_SUCCESS;
+}
+
+} // namespace
+
+void keep_communicators(std::size_t count, ompi_request_t **requests) noexcept
+{
+    std::vector<Kept> old;
+    std::vector<Kept> fresh;
+    try {
+        const auto number =
+            static_cast<std::size_t>(std::count_if(requests, requests + count, has_failed));
+        fresh.reserve(number);
+        for (std::size_t i = 0; i < count && fresh.size() < number; ++i) {
+            ompi_communicator_t *const comm =
+                has_failed(requests[i]) ? retained(requests[i]) : nullptr;
+            if (comm != nullptr) {
+                fresh.push_back({std::this_thread::get_id(), comm});
+            }
+        }
+        const std::lock_guard lock(kept_mutex);
+        old.reserve(kept.size());
+        kept.reserve(kept.size() + fresh.size());
+        const auto own = std::partition(kept.begin(), kept.end(), [](const Kept &one) {
+            return one.thread != std::this_thread::get_id();
+        });
+        old.assign(own, kept.end());
+        kept.erase(own, kept.end());
+        kept.insert(kept.end(), fresh.begin(), fresh.end());
+    } catch (...) {
+        old.swap(fresh); // without memory one that was freed before may be gone too early
+    }
+    release(old);
+}
+
+void let_communicators_go() noexcept
+{
+    std::vector<Kept> old;
+    {
+        const std::lock_guard lock(kept_mutex);
+        old.swap(kept);
+    }
+    release(old);
+}
+
+void hide_all_but(int told, std::size_t count, ompi_request_t **requests) noexcept
+{
+    for (std::size_t i = 0; i < count; ++i) {
+        if (static_cast<int>(i) != told && has_failed(requests[i])) {
+            hide(requests[i]);
+        }
+    }
+}
+
+void show(std::size_t count, ompi_request_t **requests) noexcept
+{
+    if (OPAL_LIKELY(!any_hidden.load(std::memory_order_relaxed))) {
+        return;
+    }
+    const std::less<const char *> before;
+    for (std::size_t i = 0; i < count; ++i) {
+        ompi_request_t *const request = requests[i];
+        if (request == nullptr || !REQUEST_COMPLETE(request)) {
+            continue;
+        }
+        const auto *const data = static_cast<const char *>(request->req_complete_cb_data);
+        if (!before(data, std::begin(hidden_errors)) && before(data, std::end(hidden_errors))) {
+            request->req_status.MPI_ERROR = static_cast<int>(data - hidden_errors);
+            request->req_complete_cb_data = nullptr;
+        }
+    }
+}
+
+} // namespace ft::coll::failed
