@@ -144,6 +144,7 @@ void PeerState::let_go(Completions &done) noexcept
 void PeerState::ping_if_silent(base::Duration interval, base::Time present) noexcept
 {
     if (engine.unreachable() || !engine.drained() || waiting_ != nullptr ||
+        (parted_ && engine.fragments_moved() == parted_at_) ||
         present - std::max(last_heard, last_ping_) < interval) {
         return;
     }
@@ -372,6 +373,9 @@ void PeerState::take_path_errors(base::Time present) noexcept
         if (OPAL_LIKELY(fault == Fault::none && path->broken_since.is_never()) || path->removed ||
             (fault != Fault::final && renew(*path, present))) {
             continue;
+        }
+        if (OPAL_UNLIKELY(transmitting_)) {
+            continue; // its endpoint is being used; who does that asks for another pass at the end
         }
         path->removed = true;
         stop_watching(*path);

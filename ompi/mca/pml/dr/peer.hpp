@@ -145,6 +145,13 @@ class PeerState {
     /// Sends a ping when the peer was silent for `interval` and nothing of ours is outstanding that
     /// would be acknowledged: only then is a lost peer noticed by one who waits for it.
     void ping_if_silent(base::Duration interval, base::Time now) noexcept;
+    /// No pings until something else moves, which they would wait for if the peer has ended.
+    /// `lock` is held.
+    void set_parted(bool parted) noexcept
+    {
+        parted_ = parted;
+        parted_at_ = engine.fragments_moved();
+    }
     const char *printed_name() const noexcept;
     /// Memory that the peer costs now, without what the system adds to each allocation.
     std::size_t bytes() const noexcept;
@@ -162,6 +169,7 @@ class PeerState {
     /// \return how many went, 0 when the BTL has no room
     unsigned transmit_some(reliability::Transmit &what, base::Time now) noexcept;
     bool transmit_one(reliability::Transmit &what, base::Time now) noexcept;
+    bool makes_another_like(const BtlPath &path) const noexcept;
     bool transmit_control(BtlPath &path, const reliability::Transmit &what,
                           base::Time now) noexcept;
     bool transmit_fragment(BtlPath &path, reliability::Transmit &what, base::Time now) noexcept;
@@ -197,10 +205,12 @@ class PeerState {
 
     bool transmitting_ = false; ///< somebody is in transmit; here, where it takes no room
     bool kept_ = false;         ///< see take_kept
+    bool parted_ = false;       ///< see set_parted
     const opal_process_name_t name_;
     TxVfrag *waiting_ = nullptr; ///< replies that wait for the window
     TxVfrag *waiting_tail_ = nullptr;
     base::Time last_ping_;
+    std::uint64_t parted_at_ = 0; ///< what had moved then
 };
 
 } // namespace ft::dr

@@ -1,5 +1,8 @@
 #include "ompi/mca/pml/dr/tcp_endpoint.hpp"
 
+#include <cstring>
+
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 
 namespace ft::dr {
@@ -43,6 +46,12 @@ TcpEndpoint *TcpEndpoint::of(const mca_btl_base_module_t *btl,
         return nullptr;
     }
     return mine;
+}
+
+bool TcpEndpoint::same_address(const TcpEndpoint &other) const noexcept
+{
+    // With which btl/tcp's address begins, of IPv4 padded with zeros.
+    return std::memcmp(address_, other.address_, sizeof(in6_addr)) == 0;
 }
 
 void TcpEndpoint::leave_failed() noexcept

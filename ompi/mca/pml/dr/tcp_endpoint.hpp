@@ -26,6 +26,15 @@ class TcpEndpoint {
     bool connected() const noexcept { return load(state_) == State::connected && load(sd_) >= 0; }
     /// No connection, and none being made.
     bool closed() const noexcept { return load(state_) == State::closed && load(sd_) < 0; }
+    /// One is being made, by this side or by the peer.
+    bool connecting() const noexcept
+    {
+        const State state = load(state_);
+        return state == State::connecting || state == State::connect_ack;
+    }
+    /// Whether both lead to the same address of the peer: to btl/tcp there, connections over them
+    /// look alike.
+    bool same_address(const TcpEndpoint &other) const noexcept;
     /// Closed, and nothing of a connection is left in it.
     bool at_rest() const noexcept
     {

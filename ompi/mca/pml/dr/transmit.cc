@@ -94,6 +94,20 @@ unsigned PeerState::transmit_some(reliability::Transmit &what, base::Time presen
     return transmit_one(what, present) ? 1 : 0;
 }
 
+/// btl/tcp gives a connection that comes in to an endpoint of that address which has none; if it is
+/// making one for each, it gives all that come in to the last, one over the other: its event loop
+/// does not return any more from two in one turn. It asks for what the kernel says is the sender's
+/// address, which among the processes of one host may be the same for all. So there, and between
+/// the same two addresses, connections are made one after the other.
+bool PeerState::makes_another_like(const BtlPath &path) const noexcept
+{
+    const bool same_host = OPAL_PROC_ON_LOCAL_NODE(proc->super.proc_flags);
+    return std::any_of(paths.begin(), paths.end(), [&](const auto &other) {
+        return other.get() != &path && other->tcp != nullptr && !other->removed &&
+               other->tcp->connecting() && (same_host || other->tcp->same_address(*path.tcp));
+    });
+}
+
 bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) noexcept
 {
     BtlPath &path = *paths[what.path];
@@ -108,6 +122,9 @@ bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) no
         return false;
     }
     if (path.tcp != nullptr && OPAL_UNLIKELY(path.tcp->closed())) {
+        if (makes_another_like(path)) {
+            return false;
+        }
         // btl/tcp counts those who need the event loop: one more for a connection that was made,
         // but one less for each that it gives up, whether it was made or not. Some refused
         // connections, and Open MPI looks at the sockets of all others only now and then: messages
