@@ -53,6 +53,7 @@ constexpr unsigned long signaled = 0x400;
 struct Ending {
     unsigned long flags = 0; ///< 0: there is no such process
     int status = 0;
+    bool gone = false; ///< it waits to be reaped
 };
 
 Ending ending(std::int64_t pid)
@@ -63,9 +64,10 @@ Ending ending(std::int64_t pid)
     const std::vector<std::string> words{std::istream_iterator<std::string>(rest), {}};
     constexpr std::size_t flags = 9 - 3;
     constexpr std::size_t exit_code = 52 - 3;
-    return words.size() > exit_code ? Ending{std::strtoul(words[flags].c_str(), nullptr, 10),
-                                             std::atoi(words[exit_code].c_str())}
-                                    : Ending{};
+    return words.size() > exit_code
+               ? Ending{std::strtoul(words[flags].c_str(), nullptr, 10),
+                        std::atoi(words[exit_code].c_str()), words[0] == "Z" || words[0] == "X"}
+               : Ending{};
 }
 
 } // namespace
@@ -76,7 +78,9 @@ int exit_status(std::int64_t pid)
     // Since 5.17 it is there when one thread has called exit, and the first one goes on a moment
     // longer than others. Nothing else has a code there, and no signal.
     const bool called_exit = WIFEXITED(end.status) && WEXITSTATUS(end.status) != 0;
-    return (end.flags & exiting) != 0 || called_exit ? end.status : -1;
+    // Its flags say that it exits before there is a code.
+    const bool exited = (end.flags & exiting) != 0 && (end.status != 0 || end.gone);
+    return exited || called_exit ? end.status : -1;
 }
 
 int fatal_signal(std::int64_t pid)

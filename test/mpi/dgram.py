@@ -127,7 +127,7 @@ def provider_missing_where_rank_0_is_not():
     flat = " ".join(result.output.split())
     result.must(result.code != 0 and not result.late, "the job went on, or hung")
     result.must(len(re.findall(r"Host: \S+ Parameter: btl_dgram_provider Value: ofi:pigeons", flat)) == 1, "no message, or several")
-    result.must("(FI_PROVIDER, in the environment, has libfabric use udp alone)" in flat, "no word of FI_PROVIDER")
+    result.must('(FI_PROVIDER is "udp" in the environment, which hides providers of libfabric)' in flat, "no word of FI_PROVIDER")
 
 
 def sockets_of(pids):

@@ -334,6 +334,26 @@ struct Freed {
         }
     }
     void post(MPI_Comm comm) { MPI_Irecv(buffers[0], 1, MPI_INT, victim, data, comm, &request); }
+    /// Nobody has it any more once something else was waited for: a new one takes its place in Open
+    /// MPI's table for Fortran, where the first free place is taken.
+    static void is_gone(MPI_Fint place)
+    {
+        MPI_Request sent = MPI_REQUEST_NULL;
+        MPI_Isend(buffers[0], 1, MPI_INT, 0, data, MPI_COMM_SELF, &sent);
+        MPI_Recv(buffers[1], 1, MPI_INT, 0, data, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+        is(MPI_Wait(&sent, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for something else");
+        constexpr int many = 8; // there may be other free places
+        MPI_Comm fresh[many];
+        bool taken = false;
+        for (MPI_Comm &one : fresh) {
+            is(MPI_Comm_dup(MPI_COMM_SELF, &one), MPI_SUCCESS, "dup");
+            taken = taken || MPI_Comm_c2f(one) == place;
+        }
+        for (MPI_Comm &one : fresh) {
+            MPI_Comm_free(&one);
+        }
+        that(taken, "the freed communicator is still there");
+    }
     void before_death()
     {
         if (me == 0) {
@@ -348,11 +368,13 @@ struct Freed {
             post(after);
             until_over(request);
         }
+        const MPI_Fint place = MPI_Comm_c2f(after);
         MPI_Comm_free(&after);
         if (me == 0) {
             MPI_Status status;
             is(MPI_Waitall(1, &request, &status), MPI_ERR_IN_STATUS, "waitall, freed later");
             is(status.MPI_ERROR, MPI_ERR_RANK_FAIL_STOP, "status, freed later");
+            is_gone(place);
         }
         post(revoked);
         MPI_Comm left = MPI_COMM_NULL;

@@ -101,6 +101,11 @@ void an_address_that_passes_is_for_want_of_another(void **)
     assert_string_equal(chosen_of({staying, passing}, "").c_str(), "fd00:1::5 ");
     assert_string_equal(chosen_of({staying, passing}, "fd00:1::/64").c_str(), "fd00:1::5 ");
     assert_string_equal(chosen_of({staying, passing}, "fd00:1::4").c_str(), "fd00:1::4 ");
+    const Interface v4 = make("eth0", 0x0a000001);
+    assert_string_equal(chosen_of({v4, staying, passing}, "eth0,fd00:1::4").c_str(),
+                        "10.0.0.1 fd00:1::4 ");
+    assert_string_equal(chosen_of({staying, passing}, "fd00:1::4,fd00:1::/64").c_str(),
+                        "fd00:1::5 fd00:1::4 ");
     assert_string_equal(chosen_of({others, passing}, "fd00::/16").c_str(), "fd00:2::6 fd00:1::4 ");
     assert_string_equal(chosen_of({passing}, "").c_str(), "fd00:1::4 ");
 }

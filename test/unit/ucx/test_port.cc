@@ -3,12 +3,16 @@
 #include "test/unit/cmocka.hpp"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 using namespace ft::ucx;
 
@@ -244,6 +248,104 @@ void programs_that_are_started_get_no_descriptor_of_ucx(void **)
     assert_string_equal(after.c_str(), before.c_str());
 }
 
+void nor_those_of_endpoints_that_are_connected_one_to_one(void **)
+{
+    const std::vector<Resource> all = resources();
+    const auto tcp = std::find_if(all.begin(), all.end(), [](const Resource &resource) {
+        return resource.transport == "tcp" && resource.device == "lo";
+    });
+    assert_true(tcp != all.end());
+    const std::string before = handed_down();
+    std::string why;
+    const auto one = Port::open(*tcp, all, ConnectBy::endpoints, fragment, why);
+    const auto two = Port::open(*tcp, all, ConnectBy::endpoints, fragment, why);
+    assert_string_equal(why.c_str(), "");
+    ucs_status_t status = UCS_OK;
+    uct_ep_h here = one->make_endpoint(status);
+    uct_ep_h there = two->make_endpoint(status);
+    assert_int_equal(status, UCS_OK);
+    for (int i = 0; i < 2; ++i) { // one of them opens a connection
+        const bool first = i == 0;
+        Port &peer = first ? *two : *one;
+        status = (first ? *one : *two)
+                     .connect_endpoint(first ? here : there, peer.address().device,
+                                       peer.endpoint_address(first ? there : here));
+        assert_int_equal(status, UCS_OK);
+    }
+    assert_string_equal(handed_down().c_str(), before.c_str());
+    uct_ep_destroy(here);
+    uct_ep_destroy(there);
+}
+
+/// \return a socket that listens at 127.0.0.1, and its port as an address of UCX has it
+std::pair<int, Bytes> listener()
+{
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in bound{};
+    bound.sin_family = AF_INET;
+    bound.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof bound;
+    assert_int_equal(bind(fd, reinterpret_cast<sockaddr *>(&bound), length), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, reinterpret_cast<sockaddr *>(&bound), &length), 0);
+    Bytes address(sizeof bound.sin_port);
+    std::memcpy(address.data(), &bound.sin_port, address.size());
+    return {fd, address};
+}
+
+bool marked(int fd)
+{
+    return (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+}
+
+void what_others_open_during_a_set_up_is_theirs(void **)
+{
+    Listeners listeners;
+    int ends[2] = {-1, -1};
+    int event = -1;
+    std::pair<int, Bytes> mine;
+    std::pair<int, Bytes> other;
+    listeners.during([&] {
+        other = listener();
+        mine = listener();
+        event = eventfd(0, 0);
+        return pipe(ends);
+    });
+    listeners.adopt(mine.second);
+    assert_true(marked(mine.first));
+    assert_true(marked(event));
+    assert_false(marked(ends[0]));
+    assert_false(marked(ends[1]));
+    assert_int_equal(listeners.any(), mine.first);
+    for (const int fd : {ends[0], ends[1], event, mine.first, other.first}) {
+        close(fd);
+    }
+}
+
+void a_number_that_is_another_files_now_is_left_alone(void **)
+{
+    int ends[2] = {-1, -1};
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    for (const bool looks : {true, false}) {
+        Listeners listeners;
+        std::pair<int, Bytes> mine;
+        listeners.during([&] {
+            mine = listener();
+            return 0;
+        });
+        listeners.adopt(mine.second);
+        assert_int_equal(listeners.any(), mine.first);
+        assert_int_equal(listeners.waiting(), 0);
+        assert_int_equal(dup2(ends[0], mine.first), mine.first); // closed, and used again
+        assert_int_equal(looks ? static_cast<int>(listeners.waiting()) : listeners.any() + 1, 0);
+        assert_true(listeners.none());
+        close(mine.first);
+    }
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /// It is taken when there is one: UCX would end the process.
 void a_connection_waits_while_no_descriptor_is_free(void **)
 {
@@ -283,6 +385,9 @@ int main()
         cmocka_unit_test(a_port_without_a_line_is_refused),
         cmocka_unit_test(a_line_is_there_when_it_is_needed_alone),
         cmocka_unit_test(programs_that_are_started_get_no_descriptor_of_ucx),
+        cmocka_unit_test(nor_those_of_endpoints_that_are_connected_one_to_one),
+        cmocka_unit_test(what_others_open_during_a_set_up_is_theirs),
+        cmocka_unit_test(a_number_that_is_another_files_now_is_left_alone),
         cmocka_unit_test(a_connection_waits_while_no_descriptor_is_free),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -28,11 +28,14 @@ struct Kept {
 
 std::mutex kept_mutex;
 std::vector<Kept> kept;
+std::atomic<bool> any_kept{false};
+thread_local bool kept_here = false; ///< this thread may have kept some
 
 /// What Open MPI is going to read of a request. A request of the PML holds its communicator, that
 /// of a collective does not: where it is gone, the error is for MPI_COMM_WORLD's handler.
+/// \param number of requests that have failed and are about to be freed
 /// \return nullptr when there is nothing to be kept
-ompi_communicator_t *retained(ompi_request_t *request) noexcept
+ompi_communicator_t *retained(ompi_request_t *request, std::size_t number) noexcept
 {
     ompi_communicator_t *const comm = request->req_mpi_object.comm;
     if (request->req_type != OMPI_REQUEST_PML || comm == nullptr) {
@@ -54,17 +57,53 @@ ompi_communicator_t *retained(ompi_request_t *request) noexcept
     if (OMPI_COMM_IS_INTRINSIC(comm)) { // always there
         return nullptr;
     }
+    // Somebody else holds it, and nobody can let go of it meanwhile.
+    const opal_object_t &held = comm->super.s_base;
+    if (!opal_using_threads() && static_cast<std::size_t>(held.obj_reference_count) > number) {
+        return nullptr;
+    }
     OBJ_RETAIN(comm);
     return comm;
 }
 
-/// Releasing may destroy: not with the mutex held.
-void release(const std::vector<Kept> &old) noexcept
+/// \return one that is not kept any longer, or nullptr
+ompi_communicator_t *take_kept(bool of_any_thread) noexcept
 {
-    for (const Kept &one : old) {
-        ompi_communicator_t *comm = one.comm;
+    const std::lock_guard lock(kept_mutex);
+    const auto at = std::find_if(kept.begin(), kept.end(), [&](const Kept &one) {
+        return of_any_thread || one.thread == std::this_thread::get_id();
+    });
+    if (at == kept.end()) {
+        return nullptr;
+    }
+    ompi_communicator_t *const comm = at->comm;
+    *at = kept.back();
+    kept.pop_back();
+    any_kept.store(!kept.empty(), std::memory_order_relaxed);
+    return comm;
+}
+
+/// Releasing may destroy: not with the mutex held.
+void release_kept(bool of_any_thread) noexcept
+{
+    while (ompi_communicator_t *comm = take_kept(of_any_thread)) {
         OBJ_RELEASE(comm);
     }
+}
+
+/// MPI_Finalize deletes the attributes of MPI_COMM_SELF before it looks at communicators.
+int finalize_begins(MPI_Comm /*comm*/, int /*key*/, void * /*value*/, void * /*state*/) noexcept
+{
+    let_communicators_go();
+    return MPI_SUCCESS;
+}
+
+/// A duplicate of MPI_COMM_SELF means nothing when it is freed.
+int no_copy(MPI_Comm /*comm*/, int /*key*/, void * /*state*/, void * /*value*/, void * /*copy*/,
+            int *flag, MPI_Comm /*duplicate*/) noexcept
+{
+    *flag = 0;
+    return MPI_SUCCESS;
 }
 
 // A request that is complete has no use for its callback's data any more, and when it is used again
@@ -92,7 +131,6 @@ void hide(ompi_request_t *request) noexcept
 
 void keep_communicators(std::size_t count, ompi_request_t **requests) noexcept
 {
-    std::vector<Kept> old;
     std::vector<Kept> fresh;
     try {
         const auto number =
@@ -100,34 +138,51 @@ void keep_communicators(std::size_t count, ompi_request_t **requests) noexcept
         fresh.reserve(number);
         for (std::size_t i = 0; i < count && fresh.size() < number; ++i) {
             ompi_communicator_t *const comm =
-                has_failed(requests[i]) ? retained(requests[i]) : nullptr;
+                has_failed(requests[i]) ? retained(requests[i], number) : nullptr;
             if (comm != nullptr) {
                 fresh.push_back({std::this_thread::get_id(), comm});
             }
         }
+        if (fresh.empty()) {
+            return;
+        }
         const std::lock_guard lock(kept_mutex);
-        old.reserve(kept.size());
-        kept.reserve(kept.size() + fresh.size());
-        const auto own = std::partition(kept.begin(), kept.end(), [](const Kept &one) {
-            return one.thread != std::this_thread::get_id();
-        });
-        old.assign(own, kept.end());
-        kept.erase(own, kept.end());
         kept.insert(kept.end(), fresh.begin(), fresh.end());
-    } catch (...) {
-        old.swap(fresh); // without memory one that was freed before may be gone too early
+        any_kept.store(true, std::memory_order_relaxed);
+        kept_here = true;
+    } catch (...) { // without memory one that was freed before may be gone too early
+        for (const Kept &one : fresh) {
+            ompi_communicator_t *comm = one.comm;
+            OBJ_RELEASE(comm);
+        }
     }
-    release(old);
+}
+
+void let_own_communicators_go() noexcept
+{
+    if (OPAL_UNLIKELY(any_kept.load(std::memory_order_relaxed)) && kept_here) {
+        kept_here = false;
+        release_kept(false);
+    }
 }
 
 void let_communicators_go() noexcept
 {
-    std::vector<Kept> old;
-    {
-        const std::lock_guard lock(kept_mutex);
-        old.swap(kept);
-    }
-    release(old);
+    release_kept(true);
+}
+
+int let_go_at_finalize() noexcept
+{
+    ompi_attribute_fn_ptr_union_t copy;
+    ompi_attribute_fn_ptr_union_t remove;
+    copy.attr_communicator_copy_fn = no_copy;
+    remove.attr_communicator_delete_fn = finalize_begins;
+    int key = MPI_KEYVAL_INVALID;
+    const int rc = ompi_attr_create_keyval(COMM_ATTR, copy, remove, &key, nullptr, 0, nullptr);
+    return rc != OMPI_SUCCESS
+               ? rc
+               : ompi_attr_set_c(COMM_ATTR, &ompi_mpi_comm_self, &ompi_mpi_comm_self.comm.c_keyhash,
+                                 key, nullptr, true);
 }
 
 void hide_all_but(int told, std::size_t count, ompi_request_t **requests) noexcept
@@ -139,8 +194,9 @@ void hide_all_but(int told, std::size_t count, ompi_request_t **requests) noexce
     }
 }
 
-void show(std::size_t count, ompi_request_t **requests) noexcept
+void begin(std::size_t count, ompi_request_t **requests) noexcept
 {
+    let_own_communicators_go();
     if (OPAL_LIKELY(!any_hidden.load(std::memory_order_relaxed))) {
         return;
     }

@@ -1,12 +1,16 @@
 #include "ompi/mca/coll/validate/coll_validate.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <dlfcn.h>
 
+#include "ompi/mca/coll/validate/coll_validate_failed.hpp"
 #include "ompi/mpi_ft/mpi_ft.h"
 
 namespace ft::coll {
@@ -180,6 +184,9 @@ try {
         if (!service.open()) {
             return OMPI_ERR_OUT_OF_RESOURCE;
         }
+        if (const int rc = failed::let_go_at_finalize(); rc != OMPI_SUCCESS) {
+            return rc;
+        }
     }
     const validate::Lock lock;
     module.record = service.attach(comm);
@@ -279,22 +286,36 @@ try {
 
 namespace {
 
-/// How libnbc takes its requests back: the only ones of collectives there are.
-std::atomic<ompi_request_free_fn_t> stock_free{nullptr};
+/// The ways in which requests of collectives are given back: libnbc's, and those that Open MPI puts
+/// in front of it for persistent ones with datatypes or operations of the program's own.
+constexpr std::size_t ways_to_free = 8;
+std::array<std::atomic<ompi_request_free_fn_t>, ways_to_free> stock_free{};
 
 /// What is taken back is what it was: libnbc uses it again, and says only once of which type it is.
+template <std::size_t Way>
 int free_failed(ompi_request_t **request) noexcept
 {
     (*request)->req_type = OMPI_REQUEST_COLL;
-    (*request)->req_free = stock_free.load(std::memory_order_relaxed);
+    (*request)->req_free = stock_free[Way].load(std::memory_order_relaxed);
     return (*request)->req_free(request);
 }
+
+/// The ones to stand in for them, each of its own, so that what was there is known at the end.
+template <std::size_t... Way>
+constexpr std::array<ompi_request_free_fn_t, ways_to_free>
+each_free_failed(std::index_sequence<Way...> /*all*/) noexcept
+{
+    return {free_failed<Way>...};
+}
+constexpr std::array<ompi_request_free_fn_t, ways_to_free> stand_ins =
+    each_free_failed(std::make_index_sequence<ways_to_free>());
 
 } // namespace
 
 bool of_a_collective(const ompi_request_t *request) noexcept
 {
-    return request->req_type == OMPI_REQUEST_COLL || request->req_free == free_failed;
+    return request->req_type == OMPI_REQUEST_COLL ||
+           std::find(stand_ins.begin(), stand_ins.end(), request->req_free) != stand_ins.end();
 }
 
 /// Of collective requests Open MPI calls MPI_COMM_WORLD's error handler, of the PML's the
@@ -305,12 +326,15 @@ void fail(ompi_request_t *request, int error) noexcept
     if (request->req_type != OMPI_REQUEST_COLL) {
         return;
     }
-    ompi_request_free_fn_t known = nullptr;
-    if (stock_free.compare_exchange_strong(known, request->req_free) ||
-        known == request->req_free) {
-        request->req_free = free_failed;
+    for (std::size_t way = 0; way < ways_to_free; ++way) {
+        ompi_request_free_fn_t known = nullptr;
+        if (stock_free[way].compare_exchange_strong(known, request->req_free) ||
+            known == request->req_free) {
+            request->req_free = stand_ins[way];
+            request->req_type = OMPI_REQUEST_PML;
+            return;
+        }
     }
-    request->req_type = OMPI_REQUEST_PML;
 }
 
 Module *new_module() noexcept

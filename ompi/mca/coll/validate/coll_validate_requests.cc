@@ -116,14 +116,14 @@ int error_kept_by(const ompi_request_t *request) noexcept
 
 int test(ompi_request_t **request, int *flag, ompi_status_public_t *status) noexcept
 {
-    failed::show(1, request);
+    failed::begin(1, request);
     return looked_at(stock.req_test(request, flag, status), 1, request);
 }
 
 int test_any(std::size_t count, ompi_request_t **requests, int *index, int *flag,
              ompi_status_public_t *status) noexcept
 {
-    failed::show(count, requests);
+    failed::begin(count, requests);
     int rc = stock.req_test_any(count, requests, index, flag, status);
     if (rc == OMPI_SUCCESS && *flag != 0 && *index != MPI_UNDEFINED) {
         rc = error_kept_by(requests[*index]);
@@ -134,21 +134,21 @@ int test_any(std::size_t count, ompi_request_t **requests, int *index, int *flag
 int test_all(std::size_t count, ompi_request_t **requests, int *flag,
              ompi_status_public_t *statuses) noexcept
 {
-    failed::show(count, requests);
+    failed::begin(count, requests);
     return looked_at(waits::test_all(count, requests, flag, statuses), count, requests, {statuses});
 }
 
 int test_some(std::size_t count, ompi_request_t **requests, int *ended, int *indices,
               ompi_status_public_t *statuses) noexcept
 {
-    failed::show(count, requests);
+    failed::begin(count, requests);
     return looked_at(stock.req_test_some(count, requests, ended, indices, statuses), count,
                      requests, {statuses, ended, indices});
 }
 
 int wait(ompi_request_t **request, ompi_status_public_t *status) noexcept
 {
-    failed::show(1, request);
+    failed::begin(1, request);
     return looked_at(stock.req_wait(request, status), 1, request);
 }
 
@@ -156,10 +156,11 @@ int wait_any(std::size_t count, ompi_request_t **requests, int *index,
              ompi_status_public_t *status) noexcept
 {
     if (!opal_using_threads()) {
-        failed::show(count, requests);
+        failed::begin(count, requests);
         const int rc = stock.req_wait_any(count, requests, index, status);
         return looked_at_one(rc, count, requests, *index);
     }
+    failed::let_own_communicators_go();
     int flag = 0;
     int rc = OMPI_SUCCESS;
     while (flag == 0) {
@@ -171,7 +172,7 @@ int wait_any(std::size_t count, ompi_request_t **requests, int *index,
 
 int wait_all(std::size_t count, ompi_request_t **requests, ompi_status_public_t *statuses) noexcept
 {
-    failed::show(count, requests);
+    failed::begin(count, requests);
     return looked_at(waits::wait_all(count, requests, statuses), count, requests, {statuses});
 }
 
@@ -179,10 +180,11 @@ int wait_some(std::size_t count, ompi_request_t **requests, int *ended, int *ind
               ompi_status_public_t *statuses) noexcept
 {
     if (!opal_using_threads()) {
-        failed::show(count, requests);
+        failed::begin(count, requests);
         return looked_at(stock.req_wait_some(count, requests, ended, indices, statuses), count,
                          requests, {statuses, ended, indices});
     }
+    failed::let_own_communicators_go();
     int rc = OMPI_SUCCESS;
     *ended = 0;
     while (*ended == 0) {

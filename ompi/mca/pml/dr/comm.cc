@@ -247,11 +247,31 @@ try {
     while (Unexpected *message = misfits.pop_front()) {
         dr::forget(message);
     }
+    peers().meet(comm);
     Guard guard(list_lock_);
     all_.push_back(state.release());
     return OMPI_SUCCESS;
 } catch (...) {
     return OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+bool Comms::several_hold(const opal_process_name_t &who) noexcept
+{
+    const auto holds = [&](ompi_group_t *group) {
+        for (int rank = 0; rank < group->grp_proc_count; ++rank) {
+            const opal_process_name_t name = ompi_group_get_proc_name(group, rank);
+            if (name.jobid == who.jobid && name.vpid == who.vpid) {
+                return true;
+            }
+        }
+        return false;
+    };
+    unsigned holders = 0;
+    for_each([&](const CommState &state) {
+        const ompi_communicator_t *comm = state.communicator();
+        holders += static_cast<unsigned>(holds(comm->c_remote_group) || holds(comm->c_local_group));
+    });
+    return holders > 1;
 }
 
 int Comms::remove(ompi_communicator_t *comm) noexcept

@@ -181,6 +181,8 @@ class Comms {
         return found;
     }
     void release() noexcept;
+    /// Whether more than one communicator holds a process. No lock is held.
+    bool several_hold(const opal_process_name_t &who) noexcept;
     /// `visit` is called without locks; no communicator may be added or removed meanwhile by it.
     template <class Visit>
     void for_each(Visit visit)

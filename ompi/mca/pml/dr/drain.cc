@@ -53,29 +53,23 @@ int no_copy(MPI_Comm /*comm*/, int /*key*/, void * /*state*/, void * /*value*/, 
     return MPI_SUCCESS;
 }
 
-/// Visits those of the processes that meet which are peers, each with its lock held.
-template <class Visit>
-void for_each_of(opal_list_t *meeting, Visit visit) noexcept
+/// Whether none of the processes that meet has anything of ours to acknowledge.
+bool acknowledged_by(opal_list_t *meeting) noexcept
 {
     const opal_namelist_t *entry = nullptr;
     OPAL_LIST_FOREACH(entry, meeting, opal_namelist_t)
     {
         auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(entry->name));
-        if (PeerState *peer = proc == nullptr ? nullptr : Peers::existing(proc); peer != nullptr) {
-            Guard guard(peer->lock);
-            visit(*peer);
+        const PeerState *peer = proc == nullptr ? nullptr : Peers::existing(proc);
+        if (peer == nullptr) {
+            continue;
+        }
+        Guard guard(peer->lock);
+        if (peer->error == MPI_SUCCESS && peer->unacknowledged()) {
+            return false;
         }
     }
-}
-
-/// Whether none of the processes that meet has anything of ours to acknowledge.
-bool acknowledged_by(opal_list_t *meeting) noexcept
-{
-    bool all = true;
-    for_each_of(meeting, [&](const PeerState &peer) {
-        all = all && (peer.error != MPI_SUCCESS || !peer.unacknowledged());
-    });
-    return all;
+    return true;
 }
 
 /// Runs a call of the runtime that blocks, on a thread of its own, and makes progress meanwhile.
@@ -109,16 +103,9 @@ int fence(opal_list_t *meeting, int collect_data) noexcept
     if (meeting == nullptr) {
         return beside_progress([&] { return runtime.fence(meeting, collect_data); });
     }
-    // A process of another job that has parted may end as it should, and nobody waits for it.
-    // Open MPI keeps it until MPI_Finalize.
-    const auto parts = [](PeerState &peer) {
-        peer.set_parted(peer.name().jobid != peers().self().job);
-    };
-    for_each_of(meeting, parts);
+    peers().part(*meeting);
     progress_until([&] { return acknowledged_by(meeting); });
-    const int rc = beside_progress([&] { return runtime.fence(meeting, collect_data); });
-    for_each_of(meeting, parts); // what came meanwhile was before it
-    return rc;
+    return beside_progress([&] { return runtime.fence(meeting, collect_data); });
 }
 
 int connect(opal_list_t *procs) noexcept

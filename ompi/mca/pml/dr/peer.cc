@@ -143,8 +143,7 @@ void PeerState::let_go(Completions &done) noexcept
 
 void PeerState::ping_if_silent(base::Duration interval, base::Time present) noexcept
 {
-    if (engine.unreachable() || !engine.drained() || waiting_ != nullptr ||
-        (parted_ && engine.fragments_moved() == parted_at_) ||
+    if (engine.unreachable() || !engine.drained() || waiting_ != nullptr || parted_ ||
         present - std::max(last_heard, last_ping_) < interval) {
         return;
     }

@@ -145,13 +145,9 @@ class PeerState {
     /// Sends a ping when the peer was silent for `interval` and nothing of ours is outstanding that
     /// would be acknowledged: only then is a lost peer noticed by one who waits for it.
     void ping_if_silent(base::Duration interval, base::Time now) noexcept;
-    /// No pings until something else moves, which they would wait for if the peer has ended.
-    /// `lock` is held.
-    void set_parted(bool parted) noexcept
-    {
-        parted_ = parted;
-        parted_at_ = engine.fragments_moved();
-    }
+    /// A process of another job with which no communicator is left gets no pings: it may have ended
+    /// as it should. `lock` is held.
+    void set_parted(bool parted) noexcept { parted_ = parted; }
     const char *printed_name() const noexcept;
     /// Memory that the peer costs now, without what the system adds to each allocation.
     std::size_t bytes() const noexcept;
@@ -210,7 +206,6 @@ class PeerState {
     TxVfrag *waiting_ = nullptr; ///< replies that wait for the window
     TxVfrag *waiting_tail_ = nullptr;
     base::Time last_ping_;
-    std::uint64_t parted_at_ = 0; ///< what had moved then
 };
 
 } // namespace ft::dr

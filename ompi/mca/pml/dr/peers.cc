@@ -1,6 +1,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
@@ -186,6 +187,44 @@ void Peers::make_busy(PeerState &peer) noexcept
             wake_helper();
         } catch (...) {
             // Tried again with the next fragment or request.
+        }
+    }
+}
+
+void Peers::part(opal_list_t &meeting) noexcept
+{
+    const opal_namelist_t *entry = nullptr;
+    OPAL_LIST_FOREACH(entry, &meeting, opal_namelist_t)
+    {
+        const opal_process_name_t &who = entry->name;
+        if (who.jobid == self_.job || comms().several_hold(who)) {
+            continue;
+        }
+        auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(who));
+        if (PeerState *peer = proc == nullptr ? nullptr : existing(proc); peer != nullptr) {
+            some_parted_.store(true, std::memory_order_release);
+            Guard guard(peer->lock);
+            peer->set_parted(true);
+        }
+    }
+}
+
+void Peers::meet(ompi_communicator_t *comm) noexcept
+{
+    if (!some_parted_.load(std::memory_order_acquire)) {
+        return;
+    }
+    for (ompi_group_t *group : {comm->c_remote_group, comm->c_local_group}) {
+        for (int rank = 0; rank < group->grp_proc_count; ++rank) {
+            const opal_process_name_t who = ompi_group_get_proc_name(group, rank);
+            if (who.jobid == self_.job) {
+                continue;
+            }
+            auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(who));
+            if (PeerState *peer = proc == nullptr ? nullptr : existing(proc); peer != nullptr) {
+                Guard guard(peer->lock);
+                peer->set_parted(false);
+            }
         }
     }
 }

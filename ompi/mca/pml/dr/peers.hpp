@@ -3,6 +3,7 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include <atomic>
 #include <vector>
 
 #include "ompi/mca/pml/dr/peer.hpp"
@@ -91,6 +92,11 @@ class Peers {
     bool drained() noexcept;
     void flush_acks() noexcept;
 
+    /// MPI_Comm_disconnect of a communicator with these processes, which is still there: those of
+    /// other jobs that no further one holds get no keepalive until there is another.
+    void part(opal_list_t &meeting) noexcept;
+    /// A communicator is made.
+    void meet(ompi_communicator_t *comm) noexcept;
     reliability::Name self() const noexcept { return self_; }
     /// Every peer ever made. `visit` is called without locks.
     template <class Visit>
@@ -116,7 +122,8 @@ class Peers {
 
     Mutex lock_; ///< leaf
     std::vector<std::unique_ptr<PeerState>> all_;
-    std::vector<PeerState *> by_rank_; ///< of this job
+    std::vector<PeerState *> by_rank_;     ///< of this job
+    std::atomic<bool> some_parted_{false}; ///< ever
     reliability::Name self_;
     Mutex busy_lock_; ///< leaf
     std::vector<PeerState *> busy_;

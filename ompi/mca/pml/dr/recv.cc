@@ -43,6 +43,13 @@ void reset(RecvRequest &request) noexcept
     request.arrived = 0;
     request.gathered = nullptr;
     request.convertor_ready = false;
+    request.error = MPI_SUCCESS;
+}
+
+/// What it ends with.
+void set_error(RecvRequest &request, int error) noexcept
+{
+    request.error = static_cast<std::int16_t>(class_for(request.req_base.req_tag, error));
 }
 
 /// Whether its message can only be unpacked whole. For an element of which a part has come Open MPI
@@ -66,9 +73,8 @@ void gather(RecvRequest &request) noexcept
 {
     request.gathered = static_cast<std::byte *>(std::malloc(request.expected));
     if (OPAL_UNLIKELY(request.gathered == nullptr)) {
-        ompi_status_public_t &status = request.ompi().req_status;
-        status.MPI_ERROR = class_for(request.req_base.req_tag, MPI_ERR_NO_MEM);
-        status._ucount = 0;
+        set_error(request, MPI_ERR_NO_MEM);
+        request.ompi().req_status._ucount = 0;
         request.expected = 0;
         request.req_bytes_packed = 0;
     }
@@ -234,9 +240,11 @@ std::size_t fill_status(RecvRequest &request, int source, int tag, std::uint64_t
     ompi_status_public_t &status = request.ompi().req_status;
     status.MPI_SOURCE = source;
     status.MPI_TAG = tag;
-    status.MPI_ERROR = OPAL_LIKELY(taken == length) ? MPI_SUCCESS : MPI_ERR_TRUNCATE;
     status._ucount = taken;
     status._cancelled = 0;
+    if (OPAL_UNLIKELY(taken != length)) {
+        set_error(request, MPI_ERR_TRUNCATE);
+    }
     request.expected = taken;
     request.req_bytes_packed = taken;
     return taken;
@@ -250,7 +258,7 @@ void fail(RecvRequest &request, int error, Completions &done) noexcept
     if (status.MPI_SOURCE == OMPI_ANY_SOURCE) {
         status.MPI_SOURCE = request.req_base.req_peer;
     }
-    status.MPI_ERROR = class_for(request.req_base.req_tag, error);
+    set_error(request, error);
     status._ucount = 0;
     conclude(request, done);
 }

@@ -151,6 +151,11 @@ int Completions::run_all() noexcept
         ++count;
         const std::uint32_t epoch = request->life.epoch();
         request->req_base.req_pml_complete = true;
+        if (OPAL_UNLIKELY(request->error != MPI_SUCCESS)) {
+            // Not before: Open MPI frees what it sees an error in, complete or not, when another
+            // request has failed.
+            request->ompi().req_status.MPI_ERROR = request->error;
+        }
         mca::hand_over(request);
         ompi_request_complete(&request->ompi(), true);
         if (request->life.finish(epoch)) {

@@ -105,6 +105,7 @@ struct RecvRequest : mca_pml_base_recv_request_t, Hook<PostedTag> {
     std::uint64_t arrived;  ///< bytes unpacked
     std::byte *gathered;    ///< its message, if that can only be unpacked whole; else nullptr
     bool convertor_ready;
+    std::int16_t error; ///< what it ends with; in its status from its end on, see run_all
     Life life;
 
     ompi_request_t &ompi() noexcept { return req_base.req_ompi; }

@@ -469,7 +469,9 @@ void PeerState::retry_stuck(base::Time present) noexcept
         mca_btl_base_descriptor_t *des = path->stuck;
         Descriptor *held = path->stuck_record;
         const bool unwanted = held->tx == nullptr || path->removed;
-        if (!unwanted && present < held->retry_at) {
+        if (!unwanted &&
+            (present < held->retry_at ||
+             (path->tcp != nullptr && path->tcp->closed() && makes_another_like(*path)))) {
             continue;
         }
         path->stuck = nullptr;

@@ -296,12 +296,19 @@ std::vector<Interface> choose(const std::vector<Interface> &all,
         });
         return !interface.address.is_v4() && first->address != interface.address;
     };
+    const auto named = [&](const Interface &interface) {
+        return std::any_of(include.begin(), include.end(), [&](const Selector &s) {
+            return s.name.empty() && s.bits == 128 && s.matches(interface);
+        });
+    };
     std::vector<Interface> wanted;
     const auto take = [&](const auto &condition) {
         const auto better = [&](const Interface &i) {
-            return i.passing && std::any_of(all.begin(), all.end(), [&](const Interface &other) {
+            return i.passing && !named(i) &&
+                   std::any_of(all.begin(), all.end(), [&](const Interface &other) {
                        return !other.passing && other.name == i.name &&
-                              i.same_network(other.address) && condition(other);
+                              i.same_network(other.address) && condition(other) &&
+                              (asked_for(other) || !further(other));
                    });
         };
         std::copy_if(all.begin(), all.end(), std::back_inserter(wanted), [&](const Interface &i) {

@@ -62,7 +62,8 @@ struct Selector {
 /// Those of `all` that a user wants: what `include` matches, or else everything that `exclude` does
 /// not match but loopback, which is taken when there is nothing else. An interface's address of
 /// IPv6 is taken where it has none of IPv4, and its first only; others where `include` names their
-/// network. One that passes is not taken where another of its interface and network is as welcome.
+/// network. One that passes is not taken where another of its interface and network is taken,
+/// unless `include` has that very address.
 [[nodiscard]] std::vector<Interface> choose(const std::vector<Interface> &all,
                                             const std::vector<Selector> &include,
                                             const std::vector<Selector> &exclude);

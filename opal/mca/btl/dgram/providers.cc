@@ -21,10 +21,12 @@ std::string ofi_name(const std::string &words)
 /// What a user's choice may have to do with it that a provider is not there.
 std::string hidden_by_user()
 {
-    const char *const only = std::getenv("FI_PROVIDER");
-    return only == nullptr ? ""
-                           : std::string(" (FI_PROVIDER, in the environment, has libfabric use ") +
-                                 only + " alone)";
+    // A list of those that are used, or behind "^" of those that are not.
+    const char *const list = std::getenv("FI_PROVIDER");
+    return list == nullptr || *list == '\0'
+               ? ""
+               : std::string(" (FI_PROVIDER is \"") + list +
+                     "\" in the environment, which hides providers of libfabric)";
 }
 
 /// Where Linux lists the adapters that can be driven from user space: InfiniBand, RoCE, EFA, usNIC,

@@ -6,12 +6,55 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdlib>
+#include <string>
+#include <string_view>
 
 namespace ft::ucx {
+
+namespace {
+
+/// What UCX opens and leaves to programs that are started: sockets, and what it waits by.
+bool as_ucx_opens(int fd)
+{
+    std::array<char, 64> what{};
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    if (readlink(path.c_str(), what.data(), what.size() - 1) < 0) {
+        return false;
+    }
+    const std::string_view kind = what.data();
+    return kind.starts_with("socket:") || kind == "anon_inode:[eventpoll]" ||
+           kind == "anon_inode:[eventfd]";
+}
+
+int option(int fd, int name)
+{
+    int value = 0;
+    socklen_t length = sizeof value;
+    return getsockopt(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : 0;
+}
+
+/// Whether connections to the port of that address of UCX's come there: the address has the port's
+/// two bytes somewhere.
+bool takes_for(int fd, const Bytes &address)
+{
+    sockaddr_in6 bound{}; // one of IPv4 has the port in the same place
+    socklen_t length = sizeof bound;
+    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || option(fd, SO_ACCEPTCONN) == 0 ||
+        getsockname(fd, reinterpret_cast<sockaddr *>(&bound), &length) != 0) {
+        return false;
+    }
+    const auto bytes = std::bit_cast<std::array<std::byte, sizeof(in_port_t)>>(bound.sin6_port);
+    return std::search(address.begin(), address.end(), bytes.begin(), bytes.end()) != address.end();
+}
+
+} // namespace
 
 MarksWhatOpens::MarksWhatOpens(int some, std::size_t most) noexcept
 {
@@ -23,16 +66,15 @@ MarksWhatOpens::MarksWhatOpens(int some, std::size_t most) noexcept
     } catch (...) {
         return; // none is free, then
     }
-    // The kernel gives the lowest number that is free.
+    // The kernel gives the lowest number that is free. One is held at a time, for other threads
+    // open files.
     while (next_.size() < most) {
-        const int copy = fcntl(some, F_DUPFD_CLOEXEC, 0);
+        const int copy = fcntl(some, F_DUPFD_CLOEXEC, next_.empty() ? 0 : next_.back() + 1);
         if (copy < 0) {
             break;
         }
-        next_.push_back(copy);
-    }
-    for (const int copy : next_) {
         close(copy);
+        next_.push_back(copy);
     }
     all_ = next_.size() == most;
 }
@@ -41,10 +83,7 @@ MarksWhatOpens::~MarksWhatOpens()
 {
     for (const int fd : next_) {
         // Another thread may have opened it meanwhile, for a program that it starts.
-        int protocol = 0;
-        socklen_t length = sizeof protocol;
-        if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 &&
-            protocol == IPPROTO_TCP) {
+        if (option(fd, SO_PROTOCOL) == IPPROTO_TCP) {
             fcntl(fd, F_SETFD, FD_CLOEXEC);
         }
     }
@@ -71,32 +110,59 @@ std::vector<int> Listeners::all()
 void Listeners::note(const std::vector<int> &before)
 {
     for (const int fd : all()) {
-        if (std::find(before.begin(), before.end(), fd) != before.end()) {
+        // What other threads open meanwhile is theirs.
+        if (std::find(before.begin(), before.end(), fd) != before.end() || !as_ucx_opens(fd)) {
             continue;
         }
         fcntl(fd, F_SETFD, FD_CLOEXEC);
-        int listens = 0;
-        socklen_t length = sizeof listens;
-        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0) {
-            listening_.push_back(fd);
+        opened_.push_back(fd);
+    }
+}
+
+void Listeners::adopt(const Bytes &address)
+{
+    for (const int fd : opened_) {
+        struct stat found {};
+        if (takes_for(fd, address) && fstat(fd, &found) == 0) {
+            listening_.push_back({fd, found.st_dev, found.st_ino});
         }
     }
 }
 
-std::size_t Listeners::waiting() const noexcept
+bool Listeners::Listener::there() const noexcept
+{
+    struct stat found {};
+    return fstat(fd, &found) == 0 && found.st_dev == device && found.st_ino == inode;
+}
+
+int Listeners::any() noexcept
+{
+    while (!none() && !listening_.front().there()) {
+        listening_.erase(listening_.begin());
+    }
+    return none() ? -1 : listening_.front().fd;
+}
+
+std::size_t Listeners::waiting() noexcept
 {
     std::size_t connections = 0;
-    for (const int fd : listening_) {
-        pollfd look{fd, POLLIN, 0};
+    for (auto at = listening_.begin(); at != listening_.end();) {
+        pollfd look{at->fd, POLLIN, 0};
         if (poll(&look, 1, 0) <= 0) {
+            ++at;
+            continue;
+        }
+        if (!at->there()) {
+            at = listening_.erase(at);
             continue;
         }
         tcp_info info{};
         socklen_t length = sizeof info;
         // Of a socket that listens it is the number of connections that nobody has taken yet.
-        connections += getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0
+        connections += getsockopt(at->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0
                            ? std::max<std::size_t>(info.tcpi_unacked, 1)
                            : 1;
+        ++at;
     }
     return connections;
 }

@@ -2,8 +2,12 @@
 /// The file descriptors that UCX opens: without FD_CLOEXEC, so that each program which the process
 /// starts would keep them, and the listening port with them. No Open MPI here.
 #pragma once
+#include <sys/types.h>
+
 #include <cstddef>
 #include <vector>
+
+#include "opal/mca/btl/ucx/address.hpp"
 
 namespace ft::ucx {
 
@@ -25,10 +29,11 @@ class MarksWhatOpens {
     bool all_ = false;
 };
 
-/// Sockets at which UCX takes connections.
+/// Sockets at which UCX takes connections. It closes one without a word where it could not take a
+/// connection, so the number may be another file's later: that is left alone.
 class Listeners {
   public:
-    /// Runs `open`, marks all that it has opened, and notes which of that listens. May throw
+    /// Runs `open`, and marks the sockets and such that it has opened. May throw
     template <typename Open>
     auto during(Open open)
     {
@@ -39,17 +44,27 @@ class Listeners {
         }
         return result;
     }
+    /// Of what was opened, the socket whose port is in that address of an interface. May throw
+    void adopt(const Bytes &address);
     [[nodiscard]] bool none() const noexcept { return listening_.empty(); }
     /// One of them, -1 if there is none.
-    [[nodiscard]] int any() const noexcept { return none() ? -1 : listening_.front(); }
+    [[nodiscard]] int any() noexcept;
     /// How many connections may wait there, 0 if none does.
-    [[nodiscard]] std::size_t waiting() const noexcept;
+    [[nodiscard]] std::size_t waiting() noexcept;
 
   private:
+    struct Listener {
+        int fd;
+        dev_t device;
+        ino_t inode;
+        /// Whether the number is still that socket's.
+        [[nodiscard]] bool there() const noexcept;
+    };
     /// Open descriptors; empty if that cannot be told.
     [[nodiscard]] static std::vector<int> all();
     void note(const std::vector<int> &before);
-    std::vector<int> listening_;
+    std::vector<int> opened_;
+    std::vector<Listener> listening_;
 };
 
 } // namespace ft::ucx

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "opal/mca/clock.hpp"
+
 namespace ft::ucx {
 
 namespace {
@@ -53,6 +55,8 @@ std::unique_ptr<Port> Port::open(const Resource &resource, const std::vector<Res
     const ucs_status_t status =
         port->listeners_.during([&] { return port->set_up(all, connect, fragment, why); });
     if (status == UCS_OK) {
+        port->listeners_.adopt(port->main_.address.interface);
+        port->listeners_.adopt(port->line_.address.interface);
         return port;
     }
     if (why.empty()) {
@@ -237,10 +241,16 @@ Port::~Port()
 
 void Port::take_connections(std::size_t waiting) noexcept
 {
+    const base::Time present = mca::now();
+    if (present < next_look_) {
+        return;
+    }
     // UCX takes all that wait, and ends the process where it has no descriptor for one of them.
     const MarksWhatOpens marks(listeners_.any(), waiting + at_once);
     if (marks.free()) {
         ucs_async_poll(async_);
+    } else {
+        next_look_ = present + pause;
     }
 }
 

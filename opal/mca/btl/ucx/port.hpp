@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "opal/ft/base/time.hpp"
 #include "opal/mca/btl/ucx/address.hpp"
 #include "opal/mca/btl/ucx/connect_by.hpp"
 #include "opal/mca/btl/ucx/descriptors.hpp"
@@ -97,6 +98,13 @@ class Port {
         const MarksWhatOpens marks(listeners_.any(), at_once);
         return line_.connect(peer, status);
     }
+    /// Connects an endpoint to one of a peer's interface.
+    ucs_status_t connect_endpoint(uct_ep_h way, const Bytes &device, const Bytes &endpoint) noexcept
+    {
+        const MarksWhatOpens marks(listeners_.any(), at_once);
+        return uct_ep_connect_to_ep(way, reinterpret_cast<const uct_device_addr_t *>(device.data()),
+                                    reinterpret_cast<const uct_ep_addr_t *>(endpoint.data()));
+    }
     /// An endpoint that leads nowhere yet. \return nullptr, and the status
     uct_ep_h make_endpoint(ucs_status_t &status) noexcept;
     /// Where that endpoint is, empty when UCX does not say.
@@ -117,6 +125,8 @@ class Port {
   private:
     /// Descriptors of a connection, or of connections that come while others are taken.
     static constexpr std::size_t at_once = 4;
+    /// From a look that found too few free descriptors to the next.
+    static constexpr base::Duration pause = base::Duration::from_ms(100);
     explicit Port(Resource resource) : resource_(std::move(resource)) {}
     void take_connections(std::size_t waiting) noexcept;
     /// An interface of UCT and what it stands on.
@@ -147,6 +157,7 @@ class Port {
     ucs_async_context_t *async_ = nullptr;
     uct_worker_h worker_ = nullptr;
     Listeners listeners_;
+    base::Time next_look_;
     Side main_;
     Side line_;
     std::string line_transport_;

@@ -253,9 +253,7 @@ bool Wires::join(Wire &wire, const WireMessage &message)
     if (wire.way == nullptr && !make_way(wire, status)) {
         return false; // it is sent again
     }
-    status = uct_ep_connect_to_ep(
-        wire.way, reinterpret_cast<const uct_device_addr_t *>(message.device.data()),
-        reinterpret_cast<const uct_ep_addr_t *>(message.endpoint.data()));
+    status = port_.connect_endpoint(wire.way, message.device, message.endpoint);
     if (status != UCS_OK) {
         fail(wire, status);
         return false;
