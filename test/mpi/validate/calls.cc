@@ -28,14 +28,6 @@ namespace {
 
 constexpr int victim = 1;
 
-MPI_Comm twin()
-{
-    MPI_Comm fresh = MPI_COMM_NULL;
-    is(MPI_Comm_dup(MPI_COMM_WORLD, &fresh), MPI_SUCCESS, "dup");
-    MPI_Comm_set_errhandler(fresh, MPI_ERRORS_RETURN);
-    return fresh;
-}
-
 std::set<int> ranks_in(MPI_Group group)
 {
     MPI_Group all = MPI_GROUP_NULL;

@@ -57,6 +57,30 @@ inline bool is(int code, int wanted, const char *what)
     return that(cls == wanted, "%s: class %d instead of %d", what, cls, wanted);
 }
 
+/// Of MPI_COMM_WORLD, with errors that return.
+inline MPI_Comm twin()
+{
+    MPI_Comm fresh = MPI_COMM_NULL;
+    is(MPI_Comm_dup(MPI_COMM_WORLD, &fresh), MPI_SUCCESS, "dup");
+    MPI_Comm_set_errhandler(fresh, MPI_ERRORS_RETURN);
+    return fresh;
+}
+
+/// Rank to rank over MPI_COMM_WORLD: how one tells another that it has come to some point.
+constexpr int word_tag = 6;
+
+inline void send_word(int rank)
+{
+    is(MPI_Send(&me, 1, MPI_INT, rank, word_tag, MPI_COMM_WORLD), MPI_SUCCESS, "word");
+}
+
+inline void wait_for_word(int rank)
+{
+    int word = -1;
+    is(MPI_Recv(&word, 1, MPI_INT, rank, word_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
+       "wait for the word");
+}
+
 [[noreturn]] inline void die()
 {
     std::fflush(nullptr);

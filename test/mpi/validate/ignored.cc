@@ -18,32 +18,11 @@ constexpr int other = 2; ///< lives, and sends the same
 constexpr int short_tag = 3;
 constexpr int long_tag = 4;
 constexpr int kept_tag = 5;
-constexpr int word_tag = 6;
 constexpr int long_message = 1 << 20;
 /// Several times as much as may be under way unasked: see the test.
 constexpr int rounds = 200;
 constexpr int in_a_round = 8;
 constexpr int some_bytes = 1000;
-
-MPI_Comm twin()
-{
-    MPI_Comm fresh = MPI_COMM_NULL;
-    is(MPI_Comm_dup(MPI_COMM_WORLD, &fresh), MPI_SUCCESS, "dup");
-    MPI_Comm_set_errhandler(fresh, MPI_ERRORS_RETURN);
-    return fresh;
-}
-
-void send_word(int rank)
-{
-    is(MPI_Send(&me, 1, MPI_INT, rank, word_tag, MPI_COMM_WORLD), MPI_SUCCESS, "word");
-}
-
-void wait_for_word(int rank)
-{
-    int word = -1;
-    is(MPI_Recv(&word, 1, MPI_INT, rank, word_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
-       "wait for the word");
-}
 
 std::vector<char> text(int rank, int length)
 {

@@ -15,7 +15,6 @@ namespace {
 
 constexpr int long_message = 1 << 20;
 constexpr int tag = 3;
-constexpr int word_tag = 4;
 
 /// The signal that a rank outside of MPI waits for.
 sigset_t wake_up()
@@ -24,26 +23,6 @@ sigset_t wake_up()
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR1);
     return signals;
-}
-
-MPI_Comm twin()
-{
-    MPI_Comm fresh = MPI_COMM_NULL;
-    is(MPI_Comm_dup(MPI_COMM_WORLD, &fresh), MPI_SUCCESS, "dup");
-    MPI_Comm_set_errhandler(fresh, MPI_ERRORS_RETURN);
-    return fresh;
-}
-
-void send_word(int rank)
-{
-    is(MPI_Send(&me, 1, MPI_INT, rank, word_tag, MPI_COMM_WORLD), MPI_SUCCESS, "word");
-}
-
-void wait_for_word(int rank)
-{
-    int word = -1;
-    is(MPI_Recv(&word, 1, MPI_INT, rank, word_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS,
-       "wait for the word");
 }
 
 /// The sends have ended before their receives begin.

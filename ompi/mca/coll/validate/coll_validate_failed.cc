@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "ompi/mca/at_finalize.hpp"
 #include "ompi/mca/coll/validate/coll_validate.hpp"
 
 namespace ft::coll::failed {
@@ -98,14 +99,6 @@ int finalize_begins(MPI_Comm /*comm*/, int /*key*/, void * /*value*/, void * /*s
     return MPI_SUCCESS;
 }
 
-/// A duplicate of MPI_COMM_SELF means nothing when it is freed.
-int no_copy(MPI_Comm /*comm*/, int /*key*/, void * /*state*/, void * /*value*/, void * /*copy*/,
-            int *flag, MPI_Comm /*duplicate*/) noexcept
-{
-    *flag = 0;
-    return MPI_SUCCESS;
-}
-
 // A request that is complete has no use for its callback's data any more, and when it is used again
 // they are set anew. So what is hidden ends with the request, whoever frees it.
 
@@ -173,16 +166,7 @@ void let_communicators_go() noexcept
 
 int let_go_at_finalize() noexcept
 {
-    ompi_attribute_fn_ptr_union_t copy;
-    ompi_attribute_fn_ptr_union_t remove;
-    copy.attr_communicator_copy_fn = no_copy;
-    remove.attr_communicator_delete_fn = finalize_begins;
-    int key = MPI_KEYVAL_INVALID;
-    const int rc = ompi_attr_create_keyval(COMM_ATTR, copy, remove, &key, nullptr, 0, nullptr);
-    return rc != OMPI_SUCCESS
-               ? rc
-               : ompi_attr_set_c(COMM_ATTR, &ompi_mpi_comm_self, &ompi_mpi_comm_self.comm.c_keyhash,
-                                 key, nullptr, true);
+    return mca::at_finalize(finalize_begins);
 }
 
 void hide_all_but(int told, std::size_t count, ompi_request_t **requests) noexcept

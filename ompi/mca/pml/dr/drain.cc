@@ -4,6 +4,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "ompi/mca/at_finalize.hpp"
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
@@ -42,14 +43,6 @@ int drain(MPI_Comm /*comm*/, int /*key*/, void * /*value*/, void * /*state*/) no
 {
     progress_until([] { return peers().drained(); });
     stop_helper(); // from here on we are in MPI until the end
-    return MPI_SUCCESS;
-}
-
-/// A duplicate of MPI_COMM_SELF does not drain when it is freed.
-int no_copy(MPI_Comm /*comm*/, int /*key*/, void * /*state*/, void * /*value*/, void * /*copy*/,
-            int *flag, MPI_Comm /*duplicate*/) noexcept
-{
-    *flag = 0;
     return MPI_SUCCESS;
 }
 
@@ -144,17 +137,7 @@ void swap_out(Function *&entry, Function *saved, std::type_identity_t<Function> 
 
 int arrange_drain() noexcept
 {
-    ompi_attribute_fn_ptr_union_t copy;
-    ompi_attribute_fn_ptr_union_t remove;
-    copy.attr_communicator_copy_fn = no_copy;
-    remove.attr_communicator_delete_fn = drain;
-    int key = MPI_KEYVAL_INVALID;
-    int rc = ompi_attr_create_keyval(COMM_ATTR, copy, remove, &key, nullptr, 0, nullptr);
-    if (rc == OMPI_SUCCESS) {
-        rc = ompi_attr_set_c(COMM_ATTR, &ompi_mpi_comm_self, &ompi_mpi_comm_self.comm.c_keyhash,
-                             key, nullptr, true);
-    }
-    return rc;
+    return mca::at_finalize(drain);
 }
 
 void progress_beside_runtime() noexcept
