@@ -53,7 +53,8 @@ constexpr unsigned long signaled = 0x400;
 struct Ending {
     unsigned long flags = 0; ///< 0: there is no such process
     int status = 0;
-    bool gone = false; ///< it waits to be reaped
+    bool gone = false;    ///< it waits to be reaped
+    bool stopped = false; ///< by a signal or a debugger
 };
 
 Ending ending(std::int64_t pid)
@@ -66,8 +67,14 @@ Ending ending(std::int64_t pid)
     constexpr std::size_t exit_code = 52 - 3;
     return words.size() > exit_code
                ? Ending{std::strtoul(words[flags].c_str(), nullptr, 10),
-                        std::atoi(words[exit_code].c_str()), words[0] == "Z" || words[0] == "X"}
+                        std::atoi(words[exit_code].c_str()), words[0] == "Z" || words[0] == "X",
+                        words[0] == "T" || words[0] == "t"}
                : Ending{};
+}
+
+bool stops(int signal)
+{
+    return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
 
 } // namespace
@@ -86,8 +93,11 @@ int exit_status(std::int64_t pid)
 int fatal_signal(std::int64_t pid)
 {
     const Ending end = ending(pid);
-    if (const int code = end.status & 0x7f;
-        (end.flags & (exiting | signaled)) == (exiting | signaled) && code != 0) {
+    const int code = end.status & 0x7f;
+    const bool first_thread = (end.flags & (exiting | signaled)) == (exiting | signaled);
+    // Since 5.17 it is there when one thread was killed, and the first one may go on until it has
+    // a core. What a stopped process was stopped by stands in the same place, and kills nobody.
+    if (code != 0 && (first_thread || !(end.stopped || stops(code)))) {
         return code;
     }
     // Sent, and not to be blocked, but its first thread has not had a core since.

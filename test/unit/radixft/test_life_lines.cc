@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -14,6 +15,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -159,6 +161,76 @@ void who_is_killed_is_told(void **)
     assert_int_equal(second_status & 0x7f, SIGTERM);
     assert_int_equal(first_signal, SIGKILL);
     assert_int_equal(second_signal, SIGTERM);
+}
+
+/// Runs on the first core that this process may use, and leaves nothing of it to idle threads.
+class Spinner {
+  public:
+    Spinner() : pid_(fork())
+    {
+        if (pid_ == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            run_here();
+            for (volatile bool on = true; on;) {
+            }
+        }
+    }
+    ~Spinner()
+    {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+    }
+    Spinner(const Spinner &) = delete;
+    Spinner &operator=(const Spinner &) = delete;
+
+    static void run_here()
+    {
+        cpu_set_t cores;
+        sched_getaffinity(0, sizeof cores, &cores);
+        int first = 0;
+        while (!CPU_ISSET(first, &cores)) {
+            ++first;
+        }
+        CPU_ZERO(&cores);
+        CPU_SET(first, &cores);
+        sched_setaffinity(0, sizeof cores, &cores);
+    }
+
+  private:
+    pid_t pid_;
+};
+
+/// The process' first thread is the last to know.
+void who_is_killed_by_a_thread_is_told(void **)
+{
+    for (const int signal : {SIGKILL, SIGTERM}) {
+        const Child child(rank(1), [signal](LifeLine &) {
+            std::atomic<bool> waits = false;
+            const std::thread killer([&waits, signal] {
+                waits.wait(false);
+                raise(signal);
+            });
+            Spinner::run_here();
+            const sched_param no_priority{};
+            sched_setscheduler(0, SCHED_IDLE, &no_priority);
+            waits = true;
+            waits.notify_one();
+            for (;;) {
+                pause();
+            }
+        });
+        auto spinner = std::make_unique<Spinner>();
+        LifeLines lines;
+        lines.start(family, number);
+        const bool held = child.holds(lines) && child.go_on();
+        const bool was_told = told(lines);
+        spinner.reset(); // a failed assertion would leave it
+        const std::vector<LifeLines::Broken> broken = lines.take();
+        lines.stop();
+        child.reap();
+        assert_true(held && was_told);
+        assert_true(broken == line_of(1, child, signal));
+    }
 }
 
 /// It is what this is for: from the first word on it is certain, whether the process is gone or
@@ -378,12 +450,37 @@ void a_process_that_lives_was_killed_by_nothing(void **)
     assert_int_equal(fatal_signal(-1), 0);
 }
 
+/// The system keeps what stopped it where it keeps what killed it.
+void a_stopped_process_was_killed_by_nothing(void **)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        raise(SIGTSTP);
+        _exit(5);
+    }
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT);
+    const int stopped = fatal_signal(pid);
+    const int stopped_status = exit_status(pid);
+    kill(pid, SIGCONT);
+    waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+    const int ended = fatal_signal(pid);
+    const int ended_status = exit_status(pid);
+    int status = -1;
+    waitpid(pid, &status, 0);
+    assert_int_equal(stopped, 0);
+    assert_int_equal(stopped_status, -1);
+    assert_int_equal(ended, 0);
+    assert_int_equal(ended_status, status);
+}
+
 } // namespace
 
 int main()
 {
     const CMUnitTest tests[] = {
         cmocka_unit_test(who_is_killed_is_told),
+        cmocka_unit_test(who_is_killed_by_a_thread_is_told),
         cmocka_unit_test(it_is_certain_at_once),
         cmocka_unit_test(who_leaves_is_not_told),
         cmocka_unit_test(how_it_left_is_noted_at_once),
@@ -393,6 +490,7 @@ int main()
         cmocka_unit_test(a_line_is_free_again),
         cmocka_unit_test(what_is_no_daemons_is_not_taken),
         cmocka_unit_test(a_process_that_lives_was_killed_by_nothing),
+        cmocka_unit_test(a_stopped_process_was_killed_by_nothing),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
