@@ -241,6 +241,17 @@ Draft part_of(Record &record, Choice mine)
     return draft;
 }
 
+namespace {
+
+/// Open MPI refuses to free it. The letters of all agreements come on MPI_COMM_WORLD: letting it go
+/// before that would be to let them go for good.
+bool stays(ompi_communicator_t *comm) noexcept
+{
+    return OMPI_COMM_IS_INTRINSIC(comm);
+}
+
+} // namespace
+
 } // namespace ft::validate
 
 using namespace ft::validate;
@@ -304,7 +315,7 @@ int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm)
 
 int PMPI_Comm_free(MPI_Comm *comm)
 {
-    if (comm == nullptr || !ours(*comm)) {
+    if (comm == nullptr || !ours(*comm) || stays(*comm)) {
         return FT_STOCK(MPI_Comm_free)(comm);
     }
     {
@@ -321,7 +332,7 @@ int PMPI_Comm_free(MPI_Comm *comm)
 
 int PMPI_Comm_disconnect(MPI_Comm *comm)
 {
-    if (comm == nullptr || !ours(*comm)) {
+    if (comm == nullptr || !ours(*comm) || stays(*comm)) {
         return FT_STOCK(MPI_Comm_disconnect)(comm);
     }
     // Open MPI's own has the runtime wait for every process, those that failed too.

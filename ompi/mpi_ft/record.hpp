@@ -130,10 +130,11 @@ class Record {
     void (*divert)(void *collectives) = nullptr;
 
     /// Takes over what has become known of failures; feeds the agreements.
-    /// \param heard members that other processes find no way to
+    /// \param heard members that other members, which live, find no way to
     void learn(const RankSet &dead, const RankSet &unreachable, const RankSet &heard);
     /// Members among these processes.
     RankSet members(const std::vector<ProcessId> &processes) const;
+    bool has(ProcessId process) const { return member_of(process) != consensus::no_rank; }
     ProcessId process(Rank member) const { return ids_[member]; }
     /// How a message gets to a member.
     Route route(Rank member) const;
@@ -253,7 +254,7 @@ class Record {
     RankSet dead_;        ///< by the runtime's word
     consensus::Tag tag_;  ///< the same, as steps of the agreements carry it
     RankSet unconfirmed_; ///< this process finds no way to them
-    RankSet heard_;       ///< others find none
+    RankSet heard_;       ///< other members, which live, find none
     RankSet recognised_;
     // A call takes no memory of its own: the oldest of those that are kept gives its place.
     std::deque<std::unique_ptr<Call>> calls_; ///< by rising sequence, then attempt

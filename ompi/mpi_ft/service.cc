@@ -316,7 +316,7 @@ void Service::handle(const Letter &letter)
     if (letter.topic == Topic::suspected) {
         const ProcessId who = letter.key;
         if (who != validate::id_of(job_, world_rank_)) {
-            process::hear_unreachable(name_of(who));
+            process::hear_unreachable(name_of(who), name_of(letter.from));
         }
         return;
     }
@@ -343,7 +343,7 @@ void Service::take_over()
     unreachable_seen_ = std::move(now_unreachable);
     std::vector<ProcessId> dead;
     std::vector<ProcessId> unreachable;
-    std::vector<ProcessId> heard;
+    std::vector<std::pair<ProcessId, std::vector<ProcessId>>> hearsay; // with those who say it
     for (std::size_t i = 0; i < deaths; ++i) {
         dead.push_back(id_of(process::death(i).who));
     }
@@ -352,18 +352,37 @@ void Service::take_over()
         if (process::is_dead(one.who)) {
             continue;
         }
-        (one.own ? unreachable : heard).push_back(id);
-        if (one.own && told_.insert(id).second) {
+        if (!one.own) {
+            std::vector<ProcessId> living;
+            for (const process::Name &by : one.said_by) {
+                if (!process::is_dead(by)) {
+                    living.push_back(id_of(by));
+                }
+            }
+            hearsay.emplace_back(id, std::move(living));
+            continue;
+        }
+        unreachable.push_back(id);
+        if (told_.insert(id).second) {
             spread(id);
         }
     }
+    const auto teach = [&](Record &record) {
+        std::vector<ProcessId> heard;
+        for (const auto &[who, sayers] : hearsay) {
+            if (std::any_of(sayers.begin(), sayers.end(),
+                            [&](ProcessId by) { return record.has(by); })) {
+                heard.push_back(who);
+            }
+        }
+        record.learn(record.members(dead), record.members(unreachable), record.members(heard));
+    };
     for (const auto &[comm, record] : records_) {
-        record->learn(record->members(dead), record->members(unreachable), record->members(heard));
+        teach(*record);
     }
     for (const auto *others : {&guests_, &buried_}) {
         for (const auto &record : *others) {
-            record->learn(record->members(dead), record->members(unreachable),
-                          record->members(heard));
+            teach(*record);
         }
     }
 }

@@ -106,41 +106,54 @@ void forget_context(std::uint32_t context) noexcept
 
 namespace {
 
-bool add_unreachable(Unreachable entry) noexcept
+/// The process's entry, made if there is none yet. The book is locked.
+Unreachable &entry_of(Book &b, Name who)
 {
-    Book &b = book();
-    const std::lock_guard lock(b.mutex);
     const auto found = std::find_if(b.unreachable.begin(), b.unreachable.end(),
-                                    [&](const Unreachable &one) { return one.who == entry.who; });
-    if (found == b.unreachable.end()) {
-        b.unreachable.push_back(entry);
-        b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
-    } else if (entry.own && !found->own) {
-        found->own = true;
-    } else {
-        return false;
+                                    [&](const Unreachable &one) { return one.who == who; });
+    if (found != b.unreachable.end()) {
+        return *found;
     }
-    detail::add_news();
-    return true;
+    b.unreachable.push_back({who, false, {}});
+    b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
+    return b.unreachable.back();
 }
 
 } // namespace
 
 bool declare_unreachable(Name who) noexcept
 {
-    return add_unreachable({who, true});
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    Unreachable &entry = entry_of(b, who);
+    if (entry.own) {
+        return false;
+    }
+    entry = {who, true, {}};
+    detail::add_news();
+    return true;
 }
 
-bool hear_unreachable(Name who) noexcept
+bool hear_unreachable(Name who, Name by) noexcept
 {
-    return add_unreachable({who, false});
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    Unreachable &entry = entry_of(b, who);
+    if (entry.own ||
+        std::find(entry.said_by.begin(), entry.said_by.end(), by) != entry.said_by.end()) {
+        return false;
+    }
+    entry.said_by.push_back(by);
+    detail::add_news();
+    return true;
 }
 
 void withdraw_unreachable(Name who) noexcept
 {
     Book &b = book();
     const std::lock_guard lock(b.mutex);
-    if (std::erase(b.unreachable, Unreachable{who, false}) != 0) {
+    if (std::erase_if(b.unreachable,
+                      [&](const Unreachable &one) { return one.who == who && !one.own; }) != 0) {
         b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
         detail::add_news();
     }

@@ -40,15 +40,20 @@ void forget_context(std::uint32_t context) noexcept;
 /// A process to which no way leads any more. It may live.
 struct Unreachable {
     Name who;
-    bool own = false; ///< this process's PML has found that; else only another one has said so
+    bool own = false; ///< this process's PML has found that; else only others have said so
+    /// Those who have. What they say counts for a communicator only while one of them is a member
+    /// of it and lives: others may wait in a collective for that one, which has given up. Nobody
+    /// waits for the dead, or for who is not in it.
+    std::vector<Name> said_by;
 
     bool operator==(const Unreachable &) const = default;
 };
 /// The PML of this process has found it. False, and nothing changed, when it had before; not when
 /// that was only heard.
 bool declare_unreachable(Name who) noexcept;
-/// Another process says so. False, and nothing changed, when it is in the book, as either.
-bool hear_unreachable(Name who) noexcept;
+/// Another process says so. False, and nothing changed, when it had said so before, or when this
+/// process has found it itself.
+bool hear_unreachable(Name who, Name by) noexcept;
 /// What was heard was not agreed to. What this process has found itself stays.
 void withdraw_unreachable(Name who) noexcept;
 std::vector<Unreachable> unreachable() noexcept;

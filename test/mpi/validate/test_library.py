@@ -372,6 +372,23 @@ def cut_off():
     survivors(6, 1, CALLS, "cut")
 
 
+def teller_dies():
+    """A rank dies that has told others of one that it does not reach: the survivors go on with that one"""
+    survivors(4, 2, CALLS, "teller")
+
+
+def heard_only():
+    """What others say of a rank ends collectives with them, but no receive from any source"""
+    result = run(4, DEADLY, CALLS, "hearsay")
+    result.must(result.code == 0 and result.output.count(" right") == 4, "somebody was wrong")
+
+
+def kept():
+    """MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed, and who has tried still takes part in agreements"""
+    result = run(4, DEADLY, CALLS, "kept")
+    result.must(result.code == 0 and result.output.count(" right") == 4, "somebody was wrong")
+
+
 def wronged_without_radixft():
     """The same without a membership service: it stops, and mpirun ends the job, as documented"""
     result = run(4, {"pml": "dr", "btl": "vader,self"}, CALLS, "wronged")
@@ -454,7 +471,7 @@ def heat():
 SETS = {
     "library": [pages, component_page, linked, ulfm_in_c, ulfm_in_cxx, fortran],
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
-              without_component, wronged, cut_off, wronged_without_radixft, fatal],
+              without_component, wronged, cut_off, teller_dies, heard_only, kept, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
     "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_survivors, revoked_any_source, ignored],
     "examples": [examples, heat],

@@ -45,25 +45,31 @@ void what_was_found_here_is_told_from_what_was_heard(void **)
 {
     const Name first{1, 4};
     const Name second{1, 5};
+    const Name sayer{1, 6};
+    const Name other{2, 6};
     std::uint64_t before = news();
-    assert_true(hear_unreachable(first));
+    assert_true(hear_unreachable(first, sayer));
     assert_true(news() > before);
     before = news();
-    assert_false(hear_unreachable(first));
+    assert_false(hear_unreachable(first, sayer));
     assert_int_equal(news(), before);
     assert_true(declare_unreachable(first));
     assert_true(news() > before);
     before = news();
     assert_false(declare_unreachable(first));
-    assert_false(hear_unreachable(first));
+    assert_false(hear_unreachable(first, other));
     withdraw_unreachable(first);
     assert_int_equal(news(), before);
-    assert_true(hear_unreachable(second));
-    assert_true((unreachable() == std::vector<Unreachable>{{first, true}, {second, false}}));
+    assert_true(hear_unreachable(second, sayer));
+    before = news();
+    assert_true(hear_unreachable(second, other)); // the first one may die
+    assert_true(news() > before);
+    assert_true((unreachable() ==
+                 std::vector<Unreachable>{{first, true, {}}, {second, false, {sayer, other}}}));
     before = news();
     withdraw_unreachable(second);
     assert_true(news() > before);
-    assert_true((unreachable() == std::vector<Unreachable>{{first, true}}));
+    assert_true((unreachable() == std::vector<Unreachable>{{first, true, {}}}));
 }
 
 } // namespace

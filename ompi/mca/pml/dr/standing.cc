@@ -6,6 +6,7 @@
 #include "ompi/mpi_ft/mpi_ft.h"
 #include "opal/process/standing.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace ft::dr {
@@ -87,20 +88,29 @@ void look_at(CommState &comm, std::uint64_t news)
     // Collectives of an intercommunicator run partly on a communicator of the own group, and wait
     // there for those that have given up on the intercommunicator.
     ompi_communicator_t *const owner = owner_of(comm.communicator());
-    const auto consider = [&](const process::Name &who) {
+    const auto consider = [&](const process::Name &who, bool known) {
         const Place place = place_of(comm.communicator(), who);
         trouble.unrecognised |= place.member && place.standing != process::Standing::recognised;
-        trouble.unacknowledged |= place.rank >= 0 && place.standing == process::Standing::unknown;
+        trouble.unacknowledged |=
+            known && place.rank >= 0 && place.standing == process::Standing::unknown;
         if (owner != nullptr) {
             const Place there = place_of(owner, who);
             trouble.unrecognised |= there.member && there.standing != process::Standing::recognised;
         }
     };
     for (std::size_t i = 0; i < process::death_count(); ++i) {
-        consider(process::death(i).who);
+        consider(process::death(i).who, true);
     }
+    // Others may wait in a collective for a member that has given up; a receive has nothing to do
+    // with that, and what was only heard cannot be acknowledged here.
+    const auto waited_for = [&](const process::Name &who) {
+        return !process::is_dead(who) && (place_of(comm.communicator(), who).member ||
+                                          (owner != nullptr && place_of(owner, who).member));
+    };
     for (const process::Unreachable &one : process::unreachable()) {
-        consider(one.who);
+        if (one.own || std::any_of(one.said_by.begin(), one.said_by.end(), waited_for)) {
+            consider(one.who, one.own);
+        }
     }
     for (const std::uint32_t rank : process::recognised(context)) {
         trouble.recognised.resize(rank + 1U);
