@@ -1,12 +1,21 @@
-/* usage: parted [child]
+/* usage: parted [waits]
  *
  * Who has parted in order from a process that it spawned is not asked whether it lives: it may be
  * gone. To be run with a short pml_dr_keepalive_ms, and with a long pml_dr_drain_ms: a question
  * that nobody answers would hold MPI_Finalize up for that long.
+ *
+ * waits: but while a message to it is under way it is asked, and given up when it says nothing. To
+ * be run with a short pml_dr_give_up_ms.
  */
 #include "cases.hpp"
 
-#include <cstring>
+#include "ompi/mpi_ft/mpi_ft.h"
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
 
 namespace {
 
@@ -31,13 +40,19 @@ void silence()
     }
 }
 
-void not_asked()
+MPI_Comm spawn(const char *word)
 {
-    char child[] = "child";
-    char *arguments[] = {child, nullptr};
+    std::string argument = word;
+    char *arguments[] = {argument.data(), nullptr};
     MPI_Comm other = MPI_COMM_NULL;
     MPI_Comm_spawn(own_path, arguments, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other,
                    MPI_ERRCODES_IGNORE);
+    return other;
+}
+
+void not_asked()
+{
+    MPI_Comm other = spawn("child");
     cases::Variable sent("pml_dr_fragments_sent", MPI_T_PVAR_CLASS_COUNTER, false);
     exchange(other);
     const unsigned long long before = sent.sum();
@@ -49,7 +64,40 @@ void not_asked()
     check(sent.sum() == parted, "without one it is not");
 }
 
+void asked_while_a_message_is_under_way()
+{
+    constexpr int bytes = 8 << 20;
+    const std::vector<char> message(bytes);
+    int pid = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Comm other = spawn("silent");
+    MPI_Comm_set_errhandler(other, MPI_ERRORS_RETURN);
+    MPI_Recv(&pid, 1, MPI_INT, 0, 0, other, MPI_STATUS_IGNORE);
+    MPI_Isend(message.data(), bytes, MPI_CHAR, 0, 0, other, &request);
+    MPI_Comm_disconnect(&other);
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(MPI_Wait(&request, MPI_STATUS_IGNORE), &error_class);
+    check(error_class == MPIX_ERR_UNREACHABLE, "who says nothing is given up", error_class);
+    kill(pid, SIGUSR1);
+}
+
+/* Takes nothing, and says nothing any more until it is told to end. */
+void silent_child(MPI_Comm parent)
+{
+    sigset_t told;
+    sigemptyset(&told);
+    sigaddset(&told, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &told, nullptr);
+    int pid = getpid();
+    MPI_Send(&pid, 1, MPI_INT, 0, 0, parent);
+    MPI_Comm_disconnect(&parent);
+    int signal = 0;
+    sigwait(&told, &signal);
+}
+
 const cases::Case all[] = {{"who has parted is not asked for a sign of life", not_asked}};
+const cases::Case waits[] = {{"who has parted is asked while a message to it is under way",
+                              asked_while_a_message_is_under_way}};
 
 } // namespace
 
@@ -58,14 +106,20 @@ int main(int argc, char **argv)
     own_path = argv[0];
     int provided = 0;
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    if (argc < 2 || std::strcmp(argv[1], "child") != 0) {
-        return cases::run(argc, argv, MPI_THREAD_SINGLE, all);
+    const std::string word = argc < 2 ? "" : argv[1];
+    if (word.empty() || word == "waits") {
+        return word.empty() ? cases::run(argc, argv, MPI_THREAD_SINGLE, all)
+                            : cases::run(argc, argv, MPI_THREAD_SINGLE, waits);
     }
     cases::begin(argc, argv, MPI_THREAD_SINGLE);
     MPI_Comm parent = MPI_COMM_NULL;
     MPI_Comm_get_parent(&parent);
-    exchange(parent);
-    MPI_Comm_disconnect(&parent);
+    if (word == "silent") {
+        silent_child(parent);
+    } else {
+        exchange(parent);
+        MPI_Comm_disconnect(&parent);
+    }
     MPI_Finalize();
     return 0;
 }

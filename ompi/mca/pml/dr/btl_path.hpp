@@ -74,6 +74,7 @@ struct BtlPath {
     Retry retry;                  ///< of `stuck`
     base::Time broken_since = base::Time::never(); ///< without a connection since
     base::Time renew_at;                           ///< not before
+    base::Time connecting_since;                   ///< where btl/tcp was last given cause to
     /// Given to btl/tcp, which will not call back for it.
     mca_btl_base_descriptor_t *unsent = nullptr;
     mca_btl_base_descriptor_t *stuck = nullptr; ///< the BTL had no room for it: try again

@@ -1,6 +1,7 @@
 #include "ompi/mca/pml/dr/comm.hpp"
 
 #include <new>
+#include <set>
 
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
@@ -255,23 +256,36 @@ try {
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-bool Comms::several_hold(const opal_process_name_t &who) noexcept
+std::vector<ProcessKey> Comms::held_by_several()
 {
-    const auto holds = [&](ompi_group_t *group) {
+    // Open MPI makes it for its own use, and it goes with the intercommunicator.
+    std::set<const ompi_communicator_t *> own_groups;
+    for_each([&](const CommState &state) {
+        if (const ompi_communicator_t *comm = state.communicator(); OMPI_COMM_IS_INTER(comm)) {
+            own_groups.insert(comm->c_local_comm);
+        }
+    });
+    std::set<ProcessKey> held;
+    std::set<ProcessKey> again;
+    const auto count = [&](ompi_group_t *group) {
         for (int rank = 0; rank < group->grp_proc_count; ++rank) {
-            const opal_process_name_t name = ompi_group_get_proc_name(group, rank);
-            if (name.jobid == who.jobid && name.vpid == who.vpid) {
-                return true;
+            const ProcessKey who = key_of(ompi_group_get_proc_name(group, rank));
+            if (who.first != OMPI_PROC_MY_NAME->jobid && !held.insert(who).second) {
+                again.insert(who);
             }
         }
-        return false;
     };
-    unsigned holders = 0;
     for_each([&](const CommState &state) {
         const ompi_communicator_t *comm = state.communicator();
-        holders += static_cast<unsigned>(holds(comm->c_remote_group) || holds(comm->c_local_group));
+        if (own_groups.contains(comm)) {
+            return;
+        }
+        count(comm->c_remote_group);
+        if (comm->c_local_group != comm->c_remote_group) {
+            count(comm->c_local_group);
+        }
     });
-    return holders > 1;
+    return {again.begin(), again.end()};
 }
 
 int Comms::remove(ompi_communicator_t *comm) noexcept

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ompi/mca/pml/dr/list.hpp"
@@ -13,6 +14,14 @@
 #include "ompi/mca/pml/dr/request.hpp"
 
 namespace ft::dr {
+
+/// Job and number in it.
+using ProcessKey = std::pair<std::uint32_t, std::uint32_t>;
+
+inline ProcessKey key_of(const opal_process_name_t &name) noexcept
+{
+    return {name.jobid, name.vpid};
+}
 
 /// An envelope, and as much of the message as came with it.
 struct Arrival {
@@ -181,8 +190,9 @@ class Comms {
         return found;
     }
     void release() noexcept;
-    /// Whether more than one communicator holds a process. No lock is held.
-    bool several_hold(const opal_process_name_t &who) noexcept;
+    /// The processes of other jobs that more than one communicator of the program holds, ascending.
+    /// No lock is held. Throws std::bad_alloc.
+    std::vector<ProcessKey> held_by_several();
     /// `visit` is called without locks; no communicator may be added or removed meanwhile by it.
     template <class Visit>
     void for_each(Visit visit)

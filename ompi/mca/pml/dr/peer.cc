@@ -143,7 +143,9 @@ void PeerState::let_go(Completions &done) noexcept
 
 void PeerState::ping_if_silent(base::Duration interval, base::Time present) noexcept
 {
-    if (engine.unreachable() || !engine.drained() || waiting_ != nullptr || parted_ ||
+    // What is under way over a communicator that both have let go is still waited for.
+    const bool parted = parted_ && sends.empty() && receives.empty();
+    if (engine.unreachable() || !engine.drained() || waiting_ != nullptr || parted ||
         present - std::max(last_heard, last_ping_) < interval) {
         return;
     }

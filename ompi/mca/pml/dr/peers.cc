@@ -8,6 +8,9 @@
 #include "ompi/mpi_ft/mpi_ft.h"
 #include "opal/mca/show_help.hpp"
 
+#include <algorithm>
+#include <new>
+
 namespace ft::dr {
 
 namespace {
@@ -192,12 +195,13 @@ void Peers::make_busy(PeerState &peer) noexcept
 }
 
 void Peers::part(opal_list_t &meeting) noexcept
-{
+try {
+    const std::vector<ProcessKey> held = comms().held_by_several();
     const opal_namelist_t *entry = nullptr;
     OPAL_LIST_FOREACH(entry, &meeting, opal_namelist_t)
     {
         const opal_process_name_t &who = entry->name;
-        if (who.jobid == self_.job || comms().several_hold(who)) {
+        if (who.jobid == self_.job || std::binary_search(held.begin(), held.end(), key_of(who))) {
             continue;
         }
         auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(who));
@@ -207,6 +211,8 @@ void Peers::part(opal_list_t &meeting) noexcept
             peer->set_parted(true);
         }
     }
+} catch (const std::bad_alloc &) {
+    // They are asked whether they live.
 }
 
 void Peers::meet(ompi_communicator_t *comm) noexcept

@@ -107,6 +107,15 @@ void TcpEndpoint::put_back_waiting(mca_btl_base_descriptor_t *des) noexcept
     OPAL_THREAD_UNLOCK(&send_lock_);
 }
 
+bool TcpEndpoint::unanswered() const noexcept
+{
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    return load(state_) == State::connecting &&
+           getsockopt(load(sd_), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_state == TCP_SYN_SENT;
+}
+
 void TcpEndpoint::forget_closed_socket() noexcept
 {
     // Another thread may have begun to make the next connection: its socket is not to be forgotten.

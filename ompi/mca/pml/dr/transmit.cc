@@ -98,14 +98,23 @@ unsigned PeerState::transmit_some(reliability::Transmit &what, base::Time presen
 /// making one for each, it gives all that come in to the last, one over the other: its event loop
 /// does not return any more from two in one turn. It asks for what the kernel says is the sender's
 /// address, which among the processes of one host may be the same for all. So there, and between
-/// the same two addresses, connections are made one after the other.
-bool PeerState::makes_another_like(const BtlPath &path) const noexcept
+/// the same two addresses, connections are made one after the other. But one that the peer's kernel
+/// has not even heard of meets no other there, and may never come about: others do not wait for it
+/// until the kernel gives it up, minutes later.
+bool PeerState::may_connect(BtlPath &path, base::Time present) const noexcept
 {
+    // Between the first attempt of the kernel and the second: these two do not go together either.
+    constexpr base::Duration patience = base::Duration::from_ms(500);
     const bool same_host = OPAL_PROC_ON_LOCAL_NODE(proc->super.proc_flags);
-    return std::any_of(paths.begin(), paths.end(), [&](const auto &other) {
+    const bool another = std::any_of(paths.begin(), paths.end(), [&](const auto &other) {
         return other.get() != &path && other->tcp != nullptr && !other->removed &&
-               other->tcp->connecting() && (same_host || other->tcp->same_address(*path.tcp));
+               other->tcp->connecting() && (same_host || other->tcp->same_address(*path.tcp)) &&
+               !(present - other->connecting_since >= patience && other->tcp->unanswered());
     });
+    if (!another) {
+        path.connecting_since = present;
+    }
+    return !another;
 }
 
 bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) noexcept
@@ -122,7 +131,7 @@ bool PeerState::transmit_one(reliability::Transmit &what, base::Time present) no
         return false;
     }
     if (path.tcp != nullptr && OPAL_UNLIKELY(path.tcp->closed())) {
-        if (makes_another_like(path)) {
+        if (!may_connect(path, present)) {
             return false;
         }
         // btl/tcp counts those who need the event loop: one more for a connection that was made,
@@ -471,7 +480,7 @@ void PeerState::retry_stuck(base::Time present) noexcept
         const bool unwanted = held->tx == nullptr || path->removed;
         if (!unwanted &&
             (present < held->retry_at ||
-             (path->tcp != nullptr && path->tcp->closed() && makes_another_like(*path)))) {
+             (path->tcp != nullptr && path->tcp->closed() && !may_connect(*path, present)))) {
             continue;
         }
         path->stuck = nullptr;
