@@ -94,7 +94,7 @@ def does_not_answer():
         it.cluster.tool("cut", "n3", "m", "--how", "drop")
         took = refused(it, b"a", f"n3: its daemon has not called within {WAIT_MS} ms")
         check(took < 3 * WAIT_MS / 1000, f"the spawn failed after {took:.1f} s only")
-        it.cluster.tool("heal", "n3", "m")
+        it.cluster.ask("heal", host="n3", rail="m")
         leaves(it)
         joins(it)
         it.finishes()

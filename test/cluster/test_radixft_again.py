@@ -38,7 +38,7 @@ def cut_off(it):
     try:
         yield
     finally:
-        it.cluster.tool("heal", "n3", "m")
+        it.cluster.ask("heal", host="n3", rail="m")
 
 
 def until(it, holds, what):

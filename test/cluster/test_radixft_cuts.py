@@ -111,7 +111,7 @@ def heard_by_its_child(direction):
         # Without the objection the view would go on without it.
         job.until("neither an objection nor a view", (3, OBJECTION), (0, INSTALLED))
         job.struck("n1")
-        job.cluster.tool("heal", "n1", "m")
+        job.cluster.ask("heal", host="n1", rail="m")
         job.until("mpirun does not take its accusation back", (0, REFUTED), (0, INSTALLED))
         check(INSTALLED not in job.log(0), "a daemon that its child hears was evicted")
         nobody_left_the_view(job)
@@ -126,7 +126,7 @@ def heard_by_the_root(direction):
         job.until("daemon 1 does not accuse its child", (1, BELIEVED))
         job.until("the root does not refute that", (0, REFUTED), (0, INSTALLED))
         job.struck("n3")
-        job.cluster.tool("heal", "n3", "m")
+        job.cluster.ask("heal", host="n3", rail="m")
         nobody_left_the_view(job)
 
     return story(f"A leaf that {HEARS[direction]} its parent for a while stays: the root hears it", 1, RADIXFT, act)
@@ -175,7 +175,7 @@ def waits_and_learns(job):
     job.until("there is no view without daemon 3", (0, INSTALLED))
     job.until("daemon 3 does not wait", (3, SUSPENDED))
     check(any(host == "n3" for host, _ in processes(job.cluster, "^orted")), "daemon 3 has gone already")
-    job.cluster.tool("heal", "n3", "m")
+    job.cluster.ask("heal", host="n3", rail="m")
     job.until("daemon 3 does not learn that it is out", (3, EVICTED))
     with select_on(job.run) as ended:
         while any(host == "n3" for host, _ in processes(job.cluster, "^orted|^/.*survivors")):

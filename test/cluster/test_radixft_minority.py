@@ -73,7 +73,7 @@ def mpirun_comes_back(job):
     job.cluster.tool("cut", "n0", "m", "--how", "drop")
     job.until("the others do not go on without mpirun", (1, INSTALLED))
     job.until("mpirun does not wait", (0, SUSPENDED))
-    job.cluster.tool("heal", "n0", "m")
+    job.cluster.ask("heal", host="n0", rail="m")
     learns_that_it_is_out(job)
 
 
@@ -98,7 +98,7 @@ def mpirun_finds_all_gone(job):
     job.kill_rank(6)
     have_left(job, "n0")
     check(EVICTED not in job.log(0) and ENDED not in job.log(0), "mpirun has learned it through the cut")
-    job.cluster.tool("heal", "n0", "m")
+    job.cluster.ask("heal", host="n0", rail="m")
     others_go_on(job, FOUND_GONE)
     check(INSTALLED not in job.log(0), "mpirun has a view of its own")
 
@@ -112,7 +112,7 @@ def daemon_finds_all_gone(job):
     check(dead == {3, 6, 7}, f"the survivors know of {dead}")
     have_left(job, "n3")
     check(ENDED not in job.log(3), "daemon 3 has not waited")
-    job.cluster.tool("heal", "n3", "m")
+    job.cluster.ask("heal", host="n3", rail="m")
     job.nothing_left(job.end)
     check(ENDED in job.log(3), "daemon 3 did not end by itself")
     check(INSTALLED not in job.log(3), "daemon 3 has a view of its own")

@@ -89,7 +89,7 @@ def there_and_back(job):
     """The first network comes back, and then the second one falls silent: the channel is on the first again."""
     drop(job, ["n0"], FIRST)
     await_moves(job, pairs_of(["n0"]), SECOND)
-    job.cluster.tool("heal", "n0", FIRST)
+    job.cluster.ask("heal", host="n0", rail=FIRST)
     # A connection that was being opened over the first one may be there already: not every pair has to move.
     drop(job, ["n0"], SECOND)
     nobody_left_the_view(job)
@@ -174,7 +174,7 @@ def the_same_address_everywhere():
             check("ESTAB" in ended, f"no connection was ended: {ended}")
             job.until("mpirun does not doubt daemon 1", (0, " suspicion "), (0, INSTALLED))
             check(INSTALLED not in job.log(0), "a refusal by oneself ended another one")
-            cluster.tool("heal", "n1", FIRST)
+            cluster.ask("heal", host="n1", rail=FIRST)
             nobody_left_the_view(job)
             job.nothing_left()
 

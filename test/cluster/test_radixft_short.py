@@ -112,7 +112,7 @@ def host_is_silent():
             ends(it, "no sign of readiness within 3000 ms")
         with start(cluster, "modex", WAITS, mca=settings(1, wait=3000)) as it:
             it.hears("stands", "the rank did not get there")
-            cluster.tool("heal", "n3", "m")
+            cluster.ask("heal", host="n3", rail="m")
             while left := [found for found in processes(cluster, "^orted") if found[0] == "n3"]:
                 check(time.monotonic() < it.end and not it.run.ended(), f"it stays: {left}")
             it.release()
@@ -164,7 +164,7 @@ def daemon_dies_by_degrees():
                 with Ports(victim) as ports:
                     os.kill(victim, signal.SIGKILL)
                     check(ports.knocked(it.end), "mpirun does not knock")
-                    cluster.tool("heal", "n3", "m")
+                    cluster.ask("heal", host="n3", rail="m")
                     says(it, "daemon 3 has called")
                     if not closes:
                         says(it, "goes on without daemon 2")

@@ -1,7 +1,6 @@
 """Virtual clusters for tests: up, faults, mpirun within a deadline, down."""
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -252,7 +251,7 @@ class Cluster:
         return Marks(folder)
 
     def counters(self):
-        return json.loads(self.tool("counters"))
+        return self.ask("counters")
 
     def struck(self, kind, host, rail):
         """Packets that this fault struck there so far, both directions."""

@@ -106,6 +106,7 @@ void what_comes_later(MPI_Comm late, std::vector<MPI_Request> &never)
         MPI_Irecv(many.data(), long_message, MPI_CHAR, MPI_ANY_SOURCE, long_tag, late,
                   &requests[1]);
         ft::process::set_standing(late->c_contextid, victim, ft::process::Standing::recognised);
+        send_word(victim);
         for (int i = 0; i < rounds; ++i) {
             send_word(victim);
             wait_for_word(victim);
@@ -121,6 +122,7 @@ void what_comes_later(MPI_Comm late, std::vector<MPI_Request> &never)
         received(statuses[1], many, other, "posted, long");
     } else if (me == victim) {
         const std::vector<char> bytes = text(me, some_bytes);
+        wait_for_word(receiver); // or a posted receive takes it with every right
         send_both(late, never);
         for (int i = 0; i < rounds; ++i) {
             wait_for_word(receiver);

@@ -166,10 +166,15 @@ void who_is_killed_is_told(void **)
 /// Runs on the first core that this process may use, and leaves nothing of it to idle threads.
 class Spinner {
   public:
-    Spinner() : pid_(fork())
+    Spinner()
     {
+        const pid_t parent = getpid();
+        pid_ = fork();
         if (pid_ == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent) {
+                _exit(1);
+            }
             run_here();
             for (volatile bool on = true; on;) {
             }
@@ -177,8 +182,10 @@ class Spinner {
     }
     ~Spinner()
     {
-        kill(pid_, SIGKILL);
-        waitpid(pid_, nullptr, 0);
+        if (pid_ > 0) {
+            kill(pid_, SIGKILL);
+            waitpid(pid_, nullptr, 0);
+        }
     }
     Spinner(const Spinner &) = delete;
     Spinner &operator=(const Spinner &) = delete;
@@ -197,7 +204,7 @@ class Spinner {
     }
 
   private:
-    pid_t pid_;
+    pid_t pid_ = -1;
 };
 
 /// The process' first thread is the last to know.
@@ -246,7 +253,9 @@ void it_is_certain_at_once(void **)
     lines.start(family, number);
     const bool held = child.holds(lines) && child.go_on();
     const int before = fatal_signal(child.pid());
-    kill(child.pid(), SIGKILL);
+    if (held) {
+        kill(child.pid(), SIGKILL);
+    }
     const bool was_told = told(lines);
     const int during = fatal_signal(child.pid());
     const std::vector<LifeLines::Broken> broken = lines.take();
@@ -455,19 +464,23 @@ void a_stopped_process_was_killed_by_nothing(void **)
 {
     const pid_t pid = fork();
     if (pid == 0) {
-        raise(SIGTSTP);
+        raise(SIGSTOP);
         _exit(5);
     }
     siginfo_t info{};
-    waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT);
+    waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WEXITED | WNOWAIT);
+    const int how = info.si_code;
     const int stopped = fatal_signal(pid);
     const int stopped_status = exit_status(pid);
-    kill(pid, SIGCONT);
+    if (pid > 0) {
+        kill(pid, SIGCONT);
+    }
     waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
     const int ended = fatal_signal(pid);
     const int ended_status = exit_status(pid);
     int status = -1;
     waitpid(pid, &status, 0);
+    assert_int_equal(how, CLD_STOPPED);
     assert_int_equal(stopped, 0);
     assert_int_equal(stopped_status, -1);
     assert_int_equal(ended, 0);
