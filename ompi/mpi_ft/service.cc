@@ -370,8 +370,8 @@ void Service::take_over()
     const auto teach = [&](Record &record) {
         std::vector<ProcessId> heard;
         for (const auto &[who, sayers] : hearsay) {
-            if (std::any_of(sayers.begin(), sayers.end(),
-                            [&](ProcessId by) { return record.has(by); })) {
+            if (record.has(who) && std::any_of(sayers.begin(), sayers.end(),
+                                               [&](ProcessId by) { return record.has(by); })) {
                 heard.push_back(who);
             }
         }

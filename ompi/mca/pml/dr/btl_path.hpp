@@ -73,8 +73,8 @@ struct BtlPath {
     CopyWay copy_way;             ///< of what is long, where it is vader
     Retry retry;                  ///< of `stuck`
     base::Time broken_since = base::Time::never(); ///< without a connection since
-    base::Time renew_at;                           ///< not before
-    base::Time connecting_since;                   ///< where btl/tcp was last given cause to
+    /// Not before; and the latest attempt to connect began then, or up to 0.64 s before.
+    base::Time renew_at;
     /// Given to btl/tcp, which will not call back for it.
     mca_btl_base_descriptor_t *unsent = nullptr;
     mca_btl_base_descriptor_t *stuck = nullptr; ///< the BTL had no room for it: try again

@@ -248,9 +248,11 @@ try {
     while (Unexpected *message = misfits.pop_front()) {
         dr::forget(message);
     }
+    {
+        Guard guard(list_lock_);
+        all_.push_back(state.release());
+    }
     peers().meet(comm);
-    Guard guard(list_lock_);
-    all_.push_back(state.release());
     return OMPI_SUCCESS;
 } catch (...) {
     return OMPI_ERR_OUT_OF_RESOURCE;

@@ -165,7 +165,7 @@ class PeerState {
     /// \return how many went, 0 when the BTL has no room
     unsigned transmit_some(reliability::Transmit &what, base::Time now) noexcept;
     bool transmit_one(reliability::Transmit &what, base::Time now) noexcept;
-    bool may_connect(BtlPath &path, base::Time now) const noexcept;
+    bool may_connect(BtlPath &path, base::Time now) noexcept;
     bool transmit_control(BtlPath &path, const reliability::Transmit &what,
                           base::Time now) noexcept;
     bool transmit_fragment(BtlPath &path, reliability::Transmit &what, base::Time now) noexcept;

@@ -103,11 +103,17 @@ void look_at(CommState &comm, std::uint64_t news)
     }
     // Others may wait in a collective for a member that has given up; a receive has nothing to do
     // with that, and what was only heard cannot be acknowledged here.
+    const auto is_member = [&](const process::Name &who) {
+        return place_of(comm.communicator(), who).member ||
+               (owner != nullptr && place_of(owner, who).member);
+    };
     const auto waited_for = [&](const process::Name &who) {
-        return !process::is_dead(who) && (place_of(comm.communicator(), who).member ||
-                                          (owner != nullptr && place_of(owner, who).member));
+        return !process::is_dead(who) && is_member(who);
     };
     for (const process::Unreachable &one : process::unreachable()) {
+        if (!is_member(one.who)) {
+            continue; // many may speak of it
+        }
         if (one.own || std::any_of(one.said_by.begin(), one.said_by.end(), waited_for)) {
             consider(one.who, one.own);
         }

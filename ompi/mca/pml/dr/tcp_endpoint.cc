@@ -107,13 +107,16 @@ void TcpEndpoint::put_back_waiting(mca_btl_base_descriptor_t *des) noexcept
     OPAL_THREAD_UNLOCK(&send_lock_);
 }
 
-bool TcpEndpoint::unanswered() const noexcept
+void TcpEndpoint::call_off_unanswered() noexcept
 {
+    const int socket = load(sd_);
     tcp_info info{};
     socklen_t size = sizeof info;
-    return load(state_) == State::connecting &&
-           getsockopt(load(sd_), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           info.tcpi_state == TCP_SYN_SENT;
+    if (load(state_) == State::connecting &&
+        getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+        info.tcpi_state == TCP_SYN_SENT) {
+        (void)::shutdown(socket, SHUT_RDWR);
+    }
 }
 
 void TcpEndpoint::forget_closed_socket() noexcept

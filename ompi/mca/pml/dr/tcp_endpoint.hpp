@@ -32,8 +32,9 @@ class TcpEndpoint {
         const State state = load(state_);
         return state == State::connecting || state == State::connect_ack;
     }
-    /// The peer's kernel has not answered the connection that this side is making.
-    bool unanswered() const noexcept;
+    /// Ends an attempt of this side that the peer's kernel has not answered: btl/tcp finds that it
+    /// failed.
+    void call_off_unanswered() noexcept;
     /// Whether both lead to the same address of the peer: to btl/tcp there, connections over them
     /// look alike.
     bool same_address(const TcpEndpoint &other) const noexcept;

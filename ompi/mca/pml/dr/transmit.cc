@@ -98,21 +98,27 @@ unsigned PeerState::transmit_some(reliability::Transmit &what, base::Time presen
 /// making one for each, it gives all that come in to the last, one over the other: its event loop
 /// does not return any more from two in one turn. It asks for what the kernel says is the sender's
 /// address, which among the processes of one host may be the same for all. So there, and between
-/// the same two addresses, connections are made one after the other. But one that the peer's kernel
-/// has not even heard of meets no other there, and may never come about: others do not wait for it
-/// until the kernel gives it up, minutes later.
-bool PeerState::may_connect(BtlPath &path, base::Time present) const noexcept
+/// the same two addresses, connections are made one after the other. One that nobody answers would
+/// keep the others back for the minutes in which the kernel tries: it is called off, so that two
+/// never live together, and the links take turns.
+bool PeerState::may_connect(BtlPath &path, base::Time present) noexcept
 {
-    // Between the first attempt of the kernel and the second: these two do not go together either.
-    constexpr base::Duration patience = base::Duration::from_ms(500);
+    // The kernel has asked three times by then. Longer each time, for where an answer takes long.
+    constexpr base::Duration patience = base::Duration::from_ms(3500);
     const bool same_host = OPAL_PROC_ON_LOCAL_NODE(proc->super.proc_flags);
-    const bool another = std::any_of(paths.begin(), paths.end(), [&](const auto &other) {
-        return other.get() != &path && other->tcp != nullptr && !other->removed &&
-               other->tcp->connecting() && (same_host || other->tcp->same_address(*path.tcp)) &&
-               !(present - other->connecting_since >= patience && other->tcp->unanswered());
-    });
+    bool another = false;
+    for (const auto &other : paths) {
+        if (other.get() == &path || other->tcp == nullptr || other->removed ||
+            !other->tcp->connecting() || !(same_host || other->tcp->same_address(*path.tcp))) {
+            continue;
+        }
+        another = true;
+        if (present - other->renew_at >= patience * (1 + other->renewals)) {
+            other->tcp->call_off_unanswered();
+        }
+    }
     if (!another) {
-        path.connecting_since = present;
+        path.renew_at = std::max(path.renew_at, present);
     }
     return !another;
 }
