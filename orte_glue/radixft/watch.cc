@@ -94,10 +94,10 @@ int fatal_signal(std::int64_t pid)
 {
     const Ending end = ending(pid);
     const int code = end.status & 0x7f;
-    const bool first_thread = (end.flags & (exiting | signaled)) == (exiting | signaled);
+    const bool first_thread_too = (end.flags & (exiting | signaled)) == (exiting | signaled);
     // Since 5.17 it is there when one thread was killed, and the first one may go on until it has
     // a core. What a stopped process was stopped by stands in the same place, and kills nobody.
-    if (code != 0 && (first_thread || !(end.stopped || stops(code)))) {
+    if (code != 0 && (first_thread_too || !(end.stopped || stops(code)))) {
         return code;
     }
     // Sent, and not to be blocked, but its first thread has not had a core since.

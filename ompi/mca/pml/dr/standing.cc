@@ -101,12 +101,12 @@ void look_at(CommState &comm, std::uint64_t news)
     for (std::size_t i = 0; i < process::death_count(); ++i) {
         consider(process::death(i).who, true);
     }
-    // Others may wait in a collective for a member that has given up; a receive has nothing to do
-    // with that, and what was only heard cannot be acknowledged here.
     const auto is_member = [&](const process::Name &who) {
         return place_of(comm.communicator(), who).member ||
                (owner != nullptr && place_of(owner, who).member);
     };
+    // Others may wait in a collective for a member that has given up; a receive has nothing to do
+    // with that, and what was only heard cannot be acknowledged here.
     const auto waited_for = [&](const process::Name &who) {
         return !process::is_dead(who) && is_member(who);
     };
