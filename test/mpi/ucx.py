@@ -4,6 +4,7 @@
 import os
 import re
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
@@ -95,6 +96,19 @@ def device_with_its_port():
     result.must(result.right and "btl_ucx_if_include" not in result.output, "it was refused")
 
 
+def no_descriptor_left():
+    """a process that has no descriptor for a connection says so once, and takes it in when it has some"""
+    program = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", "starved")
+    with tempfile.TemporaryDirectory() as folder:
+        for pml in ("dr", "ob1"):
+            # Thousands would do as well, and take long to open.
+            command = ["bash", "-c", "ulimit -n 128; exec \"$@\"", "starved", program, os.path.join(folder, pml)]
+            result = BTL.run({**LOOPBACK, "btl_ucx_transports": "tcp"}, pml=pml, program=command)
+            result.must(result.code == 0 and "got 4711" in result.output, f"{pml}: the message did not come")
+            said = result.output.count("for too few of its 128 file descriptors are free")
+            result.must(said == 1 and "ulimit -n" in result.output, f"{pml}: it was said {said} times")
+
+
 def seen_in_ranks(parameters, **options):
     """What each rank has loaded, which signals it catches, and how many threads it has."""
     def look(process, end):
@@ -167,6 +181,7 @@ TESTS = [
     first_answer("ob1"),
     first_answer("dr"),
     different_buffers,
+    no_descriptor_left,
     nobody_is_wired_unasked,
     BTL.inert("not in the list of BTLs", WRONG, btl="vader,self"),
     BTL.inert("with a list that only excludes", WRONG, btl="^openib"),

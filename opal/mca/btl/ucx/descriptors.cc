@@ -7,11 +7,13 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -20,17 +22,14 @@ namespace ft::ucx {
 
 namespace {
 
-/// What UCX opens and leaves to programs that are started: sockets, and what it waits by.
-bool as_ucx_opens(int fd)
+/// What tcp waits by. A set that another thread makes at that moment is taken for it: programs that
+/// are started have no use for one.
+bool is_event_set(int fd)
 {
     std::array<char, 64> what{};
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    if (readlink(path.c_str(), what.data(), what.size() - 1) < 0) {
-        return false;
-    }
-    const std::string_view kind = what.data();
-    return kind.starts_with("socket:") || kind == "anon_inode:[eventpoll]" ||
-           kind == "anon_inode:[eventfd]";
+    return readlink(path.c_str(), what.data(), what.size() - 1) > 0 &&
+           std::string_view(what.data()) == "anon_inode:[eventpoll]";
 }
 
 int option(int fd, int name)
@@ -38,6 +37,17 @@ int option(int fd, int name)
     int value = 0;
     socklen_t length = sizeof value;
     return getsockopt(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : 0;
+}
+
+/// Where shared memory is woken up: a datagram socket with a name that the kernel has chosen, five
+/// digits behind a zero.
+bool is_wake_up(int fd)
+{
+    sockaddr_un bound{};
+    socklen_t length = sizeof bound;
+    return option(fd, SO_DOMAIN) == AF_UNIX && option(fd, SO_TYPE) == SOCK_DGRAM &&
+           getsockname(fd, reinterpret_cast<sockaddr *>(&bound), &length) == 0 &&
+           length == offsetof(sockaddr_un, sun_path) + 6 && bound.sun_path[0] == '\0';
 }
 
 /// Whether connections to the port of that address of UCX's come there: the address has the port's
@@ -82,7 +92,8 @@ MarksWhatOpens::MarksWhatOpens(int some, std::size_t most) noexcept
 MarksWhatOpens::~MarksWhatOpens()
 {
     for (const int fd : next_) {
-        // Another thread may have opened it meanwhile, for a program that it starts.
+        // Another thread may have opened it meanwhile, for a program that it starts: then it is
+        // spared, unless it is a connection as well.
         if (option(fd, SO_PROTOCOL) == IPPROTO_TCP) {
             fcntl(fd, F_SETFD, FD_CLOEXEC);
         }
@@ -110,12 +121,16 @@ std::vector<int> Listeners::all()
 void Listeners::note(const std::vector<int> &before)
 {
     for (const int fd : all()) {
-        // What other threads open meanwhile is theirs.
-        if (std::find(before.begin(), before.end(), fd) != before.end() || !as_ucx_opens(fd)) {
+        if (std::find(before.begin(), before.end(), fd) != before.end()) {
             continue;
         }
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
-        opened_.push_back(fd);
+        // What other threads open meanwhile is theirs. Whose a listening socket is shows the
+        // address that UCX makes of it.
+        if (is_event_set(fd) || is_wake_up(fd)) {
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+        } else if (option(fd, SO_ACCEPTCONN) != 0) {
+            opened_.push_back(fd);
+        }
     }
 }
 
@@ -124,6 +139,7 @@ void Listeners::adopt(const Bytes &address)
     for (const int fd : opened_) {
         struct stat found {};
         if (takes_for(fd, address) && fstat(fd, &found) == 0) {
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
             listening_.push_back({fd, found.st_dev, found.st_ino});
         }
     }

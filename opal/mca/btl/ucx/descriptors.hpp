@@ -33,7 +33,8 @@ class MarksWhatOpens {
 /// connection, so the number may be another file's later: that is left alone.
 class Listeners {
   public:
-    /// Runs `open`, and marks the sockets and such that it has opened. May throw
+    /// Runs `open`, and marks what UCX has opened in it, as far as that can be told from what other
+    /// threads open at the same time; sockets that listen are for adopt() to mark. May throw
     template <typename Open>
     auto during(Open open)
     {
@@ -44,7 +45,8 @@ class Listeners {
         }
         return result;
     }
-    /// Of what was opened, the socket whose port is in that address of an interface. May throw
+    /// Of what was opened, the socket whose port is in that address of an interface: it is marked,
+    /// and listens for UCX. May throw
     void adopt(const Bytes &address);
     [[nodiscard]] bool none() const noexcept { return listening_.empty(); }
     /// One of them, -1 if there is none.
@@ -63,7 +65,7 @@ class Listeners {
     /// Open descriptors; empty if that cannot be told.
     [[nodiscard]] static std::vector<int> all();
     void note(const std::vector<int> &before);
-    std::vector<int> opened_;
+    std::vector<int> opened_; ///< sockets that listen
     std::vector<Listener> listening_;
 };
 

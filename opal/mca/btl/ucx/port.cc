@@ -239,11 +239,11 @@ Port::~Port()
     }
 }
 
-void Port::take_connections(std::size_t waiting) noexcept
+bool Port::take_connections(std::size_t waiting) noexcept
 {
     const base::Time present = mca::now();
     if (present < next_look_) {
-        return;
+        return true;
     }
     // UCX takes all that wait, and ends the process where it has no descriptor for one of them.
     const MarksWhatOpens marks(listeners_.any(), waiting + at_once);
@@ -252,6 +252,7 @@ void Port::take_connections(std::size_t waiting) noexcept
     } else {
         next_look_ = present + pause;
     }
+    return marks.free();
 }
 
 bool Port::wants_checks() const noexcept

@@ -112,14 +112,16 @@ class Port {
 
     /// Sends, receives, completes. \return whether anything was done
     unsigned progress() noexcept { return uct_worker_progress(worker_); }
-    /// Takes in new connections. Seldom needed.
-    void look_for_connections() noexcept
+    /// Takes in new connections. Seldom needed. \return false: some wait for free descriptors,
+    /// which is told once for each look at them
+    bool look_for_connections() noexcept
     {
         if (listeners_.none()) {
             ucs_async_poll(async_);
         } else if (const std::size_t waiting = listeners_.waiting(); waiting != 0) [[unlikely]] {
-            take_connections(waiting);
+            return take_connections(waiting);
         }
+        return true;
     }
 
   private:
@@ -128,7 +130,7 @@ class Port {
     /// From a look that found too few free descriptors to the next.
     static constexpr base::Duration pause = base::Duration::from_ms(100);
     explicit Port(Resource resource) : resource_(std::move(resource)) {}
-    void take_connections(std::size_t waiting) noexcept;
+    bool take_connections(std::size_t waiting) noexcept;
     /// An interface of UCT and what it stands on.
     struct Side {
         uct_md_h domain = nullptr;

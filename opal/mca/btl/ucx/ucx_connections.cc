@@ -1,6 +1,9 @@
 // Peers, and the connections to them: how these are made, break and are made anew.
 #include "opal/mca/btl/ucx/ucx.hpp"
 
+#include <sys/resource.h>
+
+#include <atomic>
 #include <cinttypes>
 
 #include "opal/mca/clock.hpp"
@@ -12,6 +15,27 @@ namespace {
 
 /// A connection that broke is made anew after 10 ms, then twice as late each time, at most 640 ms.
 constexpr std::uint8_t most_doublings = 6;
+
+/// Once for each process. Not by a help text: to read one takes a descriptor.
+void tell_of_want(const Resource &resource) noexcept
+{
+    static std::atomic<bool> told{false};
+    if (told.exchange(true)) {
+        return;
+    }
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    std::fprintf(stderr,
+                 "btl/ucx[rank %" PRIu32 "]: a connection over %s (%s) to this process on %s is "
+                 "not taken in,\n"
+                 "for too few of its %llu file descriptors are free. What the peer sends that way "
+                 "waits, or goes by\n"
+                 "another path, until more are free. If that is not soon: raise the limit on the "
+                 "hosts of the job (ulimit -n),\n"
+                 "or open fewer files.\n",
+                 OPAL_PROC_MY_NAME.vpid, resource.transport.c_str(), resource.device.c_str(),
+                 opal_process_info.nodename, static_cast<unsigned long long>(limit.rlim_cur));
+}
 
 } // namespace
 
@@ -225,7 +249,9 @@ void Module::wire_leaves(std::uint64_t cookie) noexcept
 
 void Module::look() noexcept
 {
-    port_->look_for_connections();
+    if (OPAL_UNLIKELY(!port_->look_for_connections())) {
+        tell_of_want(port_->resource());
+    }
     const bool checks = settings_.check_interval_ms != 0 && port_->wants_checks();
     if (OPAL_LIKELY(!checks && lost_.empty())) {
         return;
