@@ -258,7 +258,7 @@ try {
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-std::vector<ProcessKey> Comms::held_by_several()
+std::map<ProcessKey, unsigned> Comms::held()
 {
     // Open MPI makes it for its own use, and it goes with the intercommunicator.
     std::set<const ompi_communicator_t *> own_groups;
@@ -267,13 +267,12 @@ std::vector<ProcessKey> Comms::held_by_several()
             own_groups.insert(comm->c_local_comm);
         }
     });
-    std::set<ProcessKey> held;
-    std::set<ProcessKey> again;
+    std::map<ProcessKey, unsigned> held;
     const auto count = [&](ompi_group_t *group) {
         for (int rank = 0; rank < group->grp_proc_count; ++rank) {
             const ProcessKey who = key_of(ompi_group_get_proc_name(group, rank));
-            if (who.first != OMPI_PROC_MY_NAME->jobid && !held.insert(who).second) {
-                again.insert(who);
+            if (who.first != OMPI_PROC_MY_NAME->jobid) {
+                ++held[who];
             }
         }
     };
@@ -287,7 +286,7 @@ std::vector<ProcessKey> Comms::held_by_several()
             count(comm->c_local_group);
         }
     });
-    return {again.begin(), again.end()};
+    return held;
 }
 
 int Comms::remove(ompi_communicator_t *comm) noexcept
@@ -300,6 +299,7 @@ int Comms::remove(ompi_communicator_t *comm) noexcept
         Guard guard(list_lock_);
         List<CommState, CommState>::remove(state);
     }
+    peers().let_go(comm);
     __atomic_store_n(&comm->c_pml_comm, nullptr, __ATOMIC_RELEASE);
     if (opal_using_threads()) {
         // Another thread may have found it for something that has come, a late copy of what was

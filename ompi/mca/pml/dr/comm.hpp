@@ -4,6 +4,7 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -190,9 +191,9 @@ class Comms {
         return found;
     }
     void release() noexcept;
-    /// The processes of other jobs that more than one communicator of the program holds, ascending.
-    /// No lock is held. Throws std::bad_alloc.
-    std::vector<ProcessKey> held_by_several();
+    /// In how many communicators of the program each process of another job is. No lock of one of
+    /// them is held. Throws std::bad_alloc.
+    std::map<ProcessKey, unsigned> held();
     /// `visit` is called without locks; no communicator may be added or removed meanwhile by it.
     template <class Visit>
     void for_each(Visit visit)

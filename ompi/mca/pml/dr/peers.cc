@@ -1,7 +1,6 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 
 #include "ompi/mca/pml/dr/clock.hpp"
-#include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
 #include "ompi/mca/pml/dr/helper.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
@@ -194,25 +193,70 @@ void Peers::make_busy(PeerState &peer) noexcept
     }
 }
 
+void Peers::set_parted(const ProcessKey &who, bool parted) noexcept
+{
+    auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup({who.first, who.second}));
+    if (PeerState *peer = proc == nullptr ? nullptr : existing(proc); peer != nullptr) {
+        Guard guard(peer->lock);
+        peer->set_parted(parted);
+    }
+}
+
+/// The communicators that are about to go are still counted: two threads may disconnect the last
+/// two at once. `parting_lock_` is held.
+void Peers::settle_partings()
+{
+    const std::map<ProcessKey, unsigned> held = comms().held();
+    for (auto at = partings_.begin(); at != partings_.end();) {
+        const auto &[who, disconnected] = *at;
+        const auto found = held.find(who);
+        const unsigned left = found == held.end() ? 0 : found->second;
+        if (left <= disconnected) {
+            set_parted(who, true);
+        }
+        at = left == 0 ? partings_.erase(at) : std::next(at);
+    }
+}
+
 void Peers::part(opal_list_t &meeting) noexcept
 try {
-    const std::vector<ProcessKey> held = comms().held_by_several();
+    Guard guard(parting_lock_);
+    // Before the communicators are counted: one that is added behind that finds it set.
+    some_parted_.store(true, std::memory_order_release);
     const opal_namelist_t *entry = nullptr;
     OPAL_LIST_FOREACH(entry, &meeting, opal_namelist_t)
     {
-        const opal_process_name_t &who = entry->name;
-        if (who.jobid == self_.job || std::binary_search(held.begin(), held.end(), key_of(who))) {
-            continue;
-        }
-        auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(who));
-        if (PeerState *peer = proc == nullptr ? nullptr : existing(proc); peer != nullptr) {
-            some_parted_.store(true, std::memory_order_release);
-            Guard guard(peer->lock);
-            peer->set_parted(true);
+        if (entry->name.jobid != self_.job) {
+            ++partings_[key_of(entry->name)];
         }
     }
+    settle_partings();
 } catch (const std::bad_alloc &) {
     // They are asked whether they live.
+}
+
+void Peers::let_go(ompi_communicator_t *comm) noexcept
+try {
+    if (!some_parted_.load(std::memory_order_acquire)) {
+        return;
+    }
+    Guard guard(parting_lock_);
+    bool some = false;
+    for (ompi_group_t *group : {comm->c_remote_group, comm->c_local_group}) {
+        for (int rank = 0; !partings_.empty() && rank < group->grp_proc_count; ++rank) {
+            const auto found = partings_.find(key_of(ompi_group_get_proc_name(group, rank)));
+            if (found != partings_.end()) {
+                // Perhaps it was another one that was disconnected: then the process is asked on.
+                found->second -= std::min(found->second, 1U);
+                some = true;
+            }
+        }
+    }
+    if (some) {
+        settle_partings();
+    }
+} catch (const std::bad_alloc &) {
+    // As above.
 }
 
 void Peers::meet(ompi_communicator_t *comm) noexcept
@@ -220,16 +264,12 @@ void Peers::meet(ompi_communicator_t *comm) noexcept
     if (!some_parted_.load(std::memory_order_acquire)) {
         return;
     }
+    Guard guard(parting_lock_);
     for (ompi_group_t *group : {comm->c_remote_group, comm->c_local_group}) {
         for (int rank = 0; rank < group->grp_proc_count; ++rank) {
             const opal_process_name_t who = ompi_group_get_proc_name(group, rank);
-            if (who.jobid == self_.job) {
-                continue;
-            }
-            auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(who));
-            if (PeerState *peer = proc == nullptr ? nullptr : existing(proc); peer != nullptr) {
-                Guard guard(peer->lock);
-                peer->set_parted(false);
+            if (who.jobid != self_.job) {
+                set_parted(key_of(who), false);
             }
         }
     }

@@ -4,8 +4,10 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include <atomic>
+#include <map>
 #include <vector>
 
+#include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/peer.hpp"
 
 namespace ft::dr {
@@ -92,9 +94,11 @@ class Peers {
     bool drained() noexcept;
     void flush_acks() noexcept;
 
-    /// MPI_Comm_disconnect of a communicator with these processes, which is still there: those of
-    /// other jobs that no further one holds get no keepalive until there is another.
+    /// MPI_Comm_disconnect of a communicator with these processes begins. Those of other jobs that
+    /// are in none but such get no keepalive until there is another.
     void part(opal_list_t &meeting) noexcept;
+    /// A communicator is no longer in the list of them.
+    void let_go(ompi_communicator_t *comm) noexcept;
     /// A communicator is made.
     void meet(ompi_communicator_t *comm) noexcept;
     reliability::Name self() const noexcept { return self_; }
@@ -119,11 +123,17 @@ class Peers {
     void make_busy(PeerState &peer) noexcept;
     PeerState *make(ompi_proc_t *proc) noexcept;
     void take_back_abandoned(base::Time now) noexcept;
+    void settle_partings();
+    void set_parted(const ProcessKey &who, bool parted) noexcept;
 
     Mutex lock_; ///< leaf
     std::vector<std::unique_ptr<PeerState>> all_;
     std::vector<PeerState *> by_rank_;     ///< of this job
-    std::atomic<bool> some_parted_{false}; ///< ever
+    std::atomic<bool> some_parted_{false}; ///< ever, or are about to
+    Mutex parting_lock_; ///< before those of the list of communicators, and of peers
+    /// With whom MPI_Comm_disconnect has been called, and of how many communicators that are still
+    /// there, at least: it is about to come back, or a request holds one.
+    std::map<ProcessKey, unsigned> partings_;
     reliability::Name self_;
     Mutex busy_lock_; ///< leaf
     std::vector<PeerState *> busy_;
