@@ -10,6 +10,8 @@
 //   begun         the same when a round begins behind the failure, and ends at once
 //   begun_again   and once more, among the others, when rank 3 has died, too
 //   half_enabled  coll/validate finds in the middle of its beginning that it cannot go on
+//   half_way      one of two ranks waits for a collective that has an error already, and for more;
+//                 nobody dies
 //   overwritten   coll/han writes into the table what it stands upon (on several hosts, not all of
 //                 them with as many ranks, coll_han_priority 90)
 #include "ompi/mca/ompi_prelude.hpp"
@@ -365,6 +367,53 @@ void overwritten()
     is(MPI_Comm_free(&whole), MPI_SUCCESS, "free");
 }
 
+/// What libnbc notes of a round goes to no error handler before the round is over.
+void half_way()
+{
+    constexpr int tag = 5;
+    const MPI_Comm comm = twin();
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Comm_create_errhandler(handle, &handler);
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    if (me == 0) {
+        MPI_Ibarrier(comm, &requests[0]);
+        requests[0]->req_status.MPI_ERROR = MPI_ERR_RANK_FAIL_STOP;
+        int sent[2] = {1, 2};
+        int received = 0;
+        MPI_Request sending = MPI_REQUEST_NULL;
+        for (const bool tests : {true, false}) {
+            by_comm = {};
+            MPI_Irecv(&received, 1, MPI_INT, 0, tag, comm, &requests[1]);
+            MPI_Isend(sent, 2, MPI_INT, 0, tag, comm, &sending);
+            is(MPI_Wait(&sending, MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for the send");
+            for (int flag = 0; flag == 0;) {
+                MPI_Request_get_status(requests[1], &flag, MPI_STATUS_IGNORE);
+            }
+            MPI_Status statuses[2];
+            int flag = 1;
+            int index = 1;
+            const int code = tests ? MPI_Testall(2, requests, &flag, statuses)
+                                   : MPI_Waitany(2, requests, &index, statuses);
+            that(code != MPI_SUCCESS && flag == 1 && index == 1, "code %d, flag %d, index %d", code,
+                 flag, index);
+            that(requests[0] != MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL,
+                 "the wrong one is freed");
+            that(by_world.times == 0 && by_comm.times == 1, "handlers called: %d, %d",
+                 by_world.times, by_comm.times);
+        }
+        is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+        is(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait");
+        that(by_world.times == 0 && by_comm.times == 2, "handlers called in the end: %d, %d",
+             by_world.times, by_comm.times);
+    } else {
+        is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+        is(MPI_Ibarrier(comm, &requests[0]), MPI_SUCCESS, "ibarrier");
+        is(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_SUCCESS, "wait");
+    }
+}
+
 } // namespace
 
 /// In front of Open MPI's own: what half_enabled fails with.
@@ -391,6 +440,8 @@ int main(int argc, char **argv)
         waited();
     } else if (how == "begun" || how == "begun_again") {
         begun(how == "begun_again");
+    } else if (how == "half_way") {
+        half_way();
     } else if (how == "overwritten") {
         overwritten();
     } else {

@@ -16,6 +16,7 @@ import ftmpi  # noqa: E402
 from fttap import main  # noqa: E402
 
 PROGRAM = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "waits")
+TABLE = PROGRAM.replace("waits", "table")
 RANKS = 3
 DEADLINE = 60
 DEADLY = {"pml": "dr", "btl": "vader,self", "errmgr": "radixft"}
@@ -55,4 +56,12 @@ def over_ob1():
     waits({"pml": "ob1", "btl": "vader,self"}, "1", "truncated")
 
 
-main([single, funneled, multiple, helped, over_ob1])
+def half_way():
+    """A collective that has an error and is open does not keep an error from its own communicator's handler"""
+    command = [ftmpi.MPIRUN, "--oversubscribe", "-np", "2", *ftmpi.mca(DEADLY), TABLE, "half_way"]
+    result = ftmpi.run(command, DEADLINE, show_stacks=True)
+    result.must(not result.late, "a hang")
+    result.must(result.code == 0 and result.output.count(" right") == 2, "somebody was wrong")
+
+
+main([single, funneled, multiple, helped, over_ob1, half_way])

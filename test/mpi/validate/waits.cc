@@ -323,12 +323,13 @@ void left_by_waitany()
 struct Freed {
     MPI_Comm before = MPI_COMM_NULL; ///< freed before rank 1 dies
     MPI_Comm after = MPI_COMM_NULL;
+    MPI_Comm thread = MPI_COMM_NULL;  ///< after it, and a thread that ends is told of it
     MPI_Comm revoked = MPI_COMM_NULL; ///< and shrunk
     MPI_Request request = MPI_REQUEST_NULL;
 
     void make()
     {
-        for (MPI_Comm *comm : {&before, &after, &revoked}) {
+        for (MPI_Comm *comm : {&before, &after, &thread, &revoked}) {
             is(MPI_Comm_dup(MPI_COMM_WORLD, comm), MPI_SUCCESS, "dup");
             MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
         }
@@ -361,6 +362,26 @@ struct Freed {
         }
         MPI_Comm_free(&before);
     }
+    void told_to_thread()
+    {
+        const MPI_Fint place = MPI_Comm_c2f(thread);
+        if (me == 0) {
+            post(thread);
+            until_over(request);
+        }
+        MPI_Comm_free(&thread);
+        int level = MPI_THREAD_SINGLE;
+        MPI_Query_thread(&level);
+        if (me == 0 && level == MPI_THREAD_MULTIPLE) {
+            std::thread([this] {
+                is(MPI_Waitall(1, &request, MPI_STATUSES_IGNORE), MPI_ERR_IN_STATUS,
+                   "waitall of another thread");
+            }).join();
+            is_gone(place);
+        } else if (me == 0) {
+            is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_RANK_FAIL_STOP, "wait, freed later");
+        }
+    }
     void after_death()
     {
         if (me == 0) {
@@ -376,6 +397,7 @@ struct Freed {
             is(status.MPI_ERROR, MPI_ERR_RANK_FAIL_STOP, "status, freed later");
             is_gone(place);
         }
+        told_to_thread();
         post(revoked);
         MPI_Comm left = MPI_COMM_NULL;
         is(MPIX_Comm_revoke(revoked), MPI_SUCCESS, "revoke");

@@ -28,9 +28,25 @@ struct Kept {
 };
 
 std::mutex kept_mutex;
-std::vector<Kept> kept;
+std::vector<Kept> &kept = *new std::vector<Kept>; // threads may end while the program is torn down
 std::atomic<bool> any_kept{false};
-thread_local bool kept_here = false; ///< this thread may have kept some
+std::atomic<bool> any_left{false}; ///< by a thread that has ended
+
+/// What a thread leaves that ends may go at the next call, whose thread calls MPI anyway.
+struct KeptHere {
+    bool some = false; ///< this thread may have kept some
+    ~KeptHere()
+    {
+        const std::lock_guard lock(kept_mutex);
+        for (Kept &one : kept) {
+            if (one.thread == std::this_thread::get_id()) {
+                one.thread = {};
+                any_left.store(true, std::memory_order_relaxed);
+            }
+        }
+    }
+};
+thread_local KeptHere kept_here;
 
 /// What Open MPI is going to read of a request. A request of the PML holds its communicator, that
 /// of a collective does not: where it is gone, the error is for MPI_COMM_WORLD's handler.
@@ -72,7 +88,8 @@ ompi_communicator_t *take_kept(bool of_any_thread) noexcept
 {
     const std::lock_guard lock(kept_mutex);
     const auto at = std::find_if(kept.begin(), kept.end(), [&](const Kept &one) {
-        return of_any_thread || one.thread == std::this_thread::get_id();
+        return of_any_thread || one.thread == std::this_thread::get_id() ||
+               one.thread == std::thread::id();
     });
     if (at == kept.end()) {
         return nullptr;
@@ -142,7 +159,7 @@ void keep_communicators(std::size_t count, ompi_request_t **requests) noexcept
         const std::lock_guard lock(kept_mutex);
         kept.insert(kept.end(), fresh.begin(), fresh.end());
         any_kept.store(true, std::memory_order_relaxed);
-        kept_here = true;
+        kept_here.some = true;
     } catch (...) { // without memory one that was freed before may be gone too early
         for (const Kept &one : fresh) {
             ompi_communicator_t *comm = one.comm;
@@ -153,8 +170,9 @@ void keep_communicators(std::size_t count, ompi_request_t **requests) noexcept
 
 void let_own_communicators_go() noexcept
 {
-    if (OPAL_UNLIKELY(any_kept.load(std::memory_order_relaxed)) && kept_here) {
-        kept_here = false;
+    if (OPAL_UNLIKELY(any_kept.load(std::memory_order_relaxed)) &&
+        (kept_here.some || any_left.exchange(false, std::memory_order_relaxed))) {
+        kept_here.some = false;
         release_kept(false);
     }
 }

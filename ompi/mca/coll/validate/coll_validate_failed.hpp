@@ -12,7 +12,8 @@
 namespace ft::coll::failed {
 
 /// The communicators of those that have failed are there until this thread calls such a function
-/// again, or MPI_Finalize begins: Open MPI does not expect one that was freed there.
+/// again, or has ended and another one does, or MPI_Finalize begins: Open MPI does not expect one
+/// that was freed there.
 void keep_communicators(std::size_t count, ompi_request_t **requests) noexcept;
 /// They need not be any longer that this thread has kept.
 void let_own_communicators_go() noexcept;

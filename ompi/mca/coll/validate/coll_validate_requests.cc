@@ -54,7 +54,9 @@ struct Told {
 
 /// A collective has failed: its error goes to its communicator's error handler, and has the class
 /// of the failure. When a round of libnbc's has failed as soon as it has begun, an error of its own
-/// stands there.
+/// stands there. One in the middle of a round has its error and is still open: Open MPI, which does
+/// not look at that, may take it for the first of the array that has failed. It cannot be freed
+/// then, and is told of again when it has ended; but whose error handler is called must be right.
 void mend(ompi_request_t *request, ompi_status_public_t *status) noexcept
 {
     ompi_communicator_t *const comm = request->req_mpi_object.comm;
@@ -77,14 +79,14 @@ void mend(ompi_request_t *request, ompi_status_public_t *status) noexcept
 {
     for (std::size_t i = 0; i < count; ++i) {
         ompi_request_t *const request = requests[i];
-        if (request == nullptr || !REQUEST_COMPLETE(request) ||
-            request->req_status.MPI_ERROR == MPI_SUCCESS) {
+        if (request == nullptr || request->req_status.MPI_ERROR == MPI_SUCCESS) {
             continue;
         }
+        const bool ended = REQUEST_COMPLETE(request);
         if (request->req_type == OMPI_REQUEST_COLL) {
-            mend(request, told.status_of(i));
+            mend(request, ended ? told.status_of(i) : nullptr);
         }
-        if (!of_a_failure(rc) && of_a_failure(request->req_status.MPI_ERROR)) {
+        if (ended && !of_a_failure(rc) && of_a_failure(request->req_status.MPI_ERROR)) {
             rc = request->req_status.MPI_ERROR;
         }
     }

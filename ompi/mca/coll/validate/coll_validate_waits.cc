@@ -134,13 +134,17 @@ bool look_and_wait(std::size_t count, ompi_request_t **requests, Until until) no
         if (!is_active(request)) {
             continue;
         }
-        if (!REQUEST_COMPLETE(request) && replace(request, &place->sync, REQUEST_PENDING)) {
-            after.see_open();
-        } else {
+        // Without memory for a place an open one may not have been told of it.
+        if (!REQUEST_COMPLETE(request)) {
+            replace(request, &place->sync, REQUEST_PENDING);
+        }
+        if (REQUEST_COMPLETE(request)) {
+            opal_atomic_rmb(); // what it ended with was written before
             after.see(request);
+        } else {
+            after.see_open();
         }
     }
-    opal_atomic_rmb();
     give_back(place);
     return after.over();
 }
