@@ -13,7 +13,8 @@ namespace ft::validate {
 namespace {
 
 /// Runs when the library is loaded: with the program, before MPI_Init, or by one that is running
-/// already. When MPI_Init itself loads it, it is coll/validate that does, and nobody asked.
+/// already. When MPI_Init itself loads it, it is coll/validate that does, and nobody asked. A
+/// program that loads it after that finds it loaded: note_late_user().
 __attribute__((constructor)) void note_user() noexcept
 {
     if (ompi_mpi_state != OMPI_MPI_STATE_INIT_STARTED) {
@@ -63,6 +64,17 @@ bool behind_libmpi() noexcept
     return found != nullptr && dladdr(found, &maker) != 0 &&
            dladdr(reinterpret_cast<void *>(behind_libmpi), &here) != 0 &&
            maker.dli_fbase != here.dli_fbase;
+}
+
+/// A call of the program's shows what note_user() has not been told: it has loaded the library when
+/// coll/validate had done so already. The lock is held.
+void note_late_user()
+{
+    if (OPAL_UNLIKELY(!process::run_through())) {
+        process::use_run_through();
+        service().listen_on_all();
+        process::spread_news(); // receives from any source are judged by it
+    }
 }
 
 /// Once a job: what is not promised the way the program was linked, and what only with pml/dr.
@@ -115,6 +127,12 @@ Record *checked(ompi_communicator_t *comm, const char *function, int &error) noe
         return nullptr;
     }
     tell_of_lesser_promise();
+    try {
+        note_late_user();
+    } catch (...) {
+        error = raise(comm, MPI_ERR_NO_MEM, function);
+        return nullptr;
+    }
     return record;
 }
 

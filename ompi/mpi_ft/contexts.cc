@@ -18,6 +18,7 @@ constexpr std::uint32_t after_last_context = std::uint32_t{1} << 31;
 
 struct Window {
     std::uint64_t taken = 0;   ///< once in use here
+    std::uint64_t gone = 0;    ///< and no more; nothing is kept of it
     std::uint64_t offered = 0; ///< in an agreement that is not over
 };
 
@@ -75,6 +76,22 @@ std::uint64_t in_use(std::uint32_t window) noexcept
 bool used_once(std::uint32_t context) noexcept
 {
     return context >= first_context && context < after_last_context;
+}
+
+void note_gone(std::uint32_t context)
+{
+    const std::uint32_t place = context - first_context;
+    window_at(place / ids_per_window).gone |= std::uint64_t{1} << place % ids_per_window;
+}
+
+bool is_gone(std::uint32_t context) noexcept
+{
+    if (!used_once(context)) {
+        return false;
+    }
+    const std::uint32_t place = context - first_context;
+    const auto window = windows().find(place / ids_per_window);
+    return window != windows().end() && (window->second.gone >> place % ids_per_window & 1) != 0;
 }
 
 std::uint32_t window_count() noexcept

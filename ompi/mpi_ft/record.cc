@@ -54,6 +54,16 @@ std::uint32_t job_of(ProcessId id)
 
 } // namespace
 
+std::optional<std::uint32_t> first_sequence_of(const Letter &revoked)
+{
+    std::uint32_t first = 0;
+    if (revoked.body.size() != sizeof first) {
+        return std::nullopt;
+    }
+    std::memcpy(&first, revoked.body.data(), sizeof first);
+    return first;
+}
+
 std::vector<ProcessId> ids_of(ompi_group_t *group)
 {
     std::vector<ProcessId> ids;
@@ -102,6 +112,7 @@ void Record::take_members()
     }
     key_ = static_cast<std::uint64_t>(context_) << 32 | hash_of(ids_);
     next_sequence_ = &service().next_sequence(key_);
+    first_sequence_ = *next_sequence_;
     shape_ = consensus::TreeShape::binomial(size());
 }
 
@@ -189,7 +200,8 @@ Route Record::route(Rank member) const
                                : Route{local_, static_cast<int>(index - rank_count_)};
 }
 
-void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSet &heard)
+void Record::learn(const RankSet &dead, const RankSet &unreachable,
+                   const std::vector<Hearsay> &hearsay)
 {
     const RankSet confirmed = dead.minus(dead_);
     const RankSet suspected = unreachable.minus(dead).minus(unconfirmed_);
@@ -197,7 +209,13 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
         tag_ = consensus::Tag(dead_);
     }
     unconfirmed_ = unconfirmed_.united(unreachable).minus(dead_);
-    heard_ = heard.minus(dead_);
+    hearsay_.clear();
+    for (const auto &[who, said_by] : hearsay) {
+        if (const Rank member = member_of(who); member != consensus::no_rank) {
+            hearsay_.emplace_back(member, members(said_by));
+        }
+    }
+    weigh_hearsay();
     divert_if_needed();
     if (alarm && troubled()) {
         sound_alarm();
@@ -217,6 +235,26 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable, const RankSe
             });
         }
     }
+}
+
+/// Whoever finds no way to a member gives up on this communicator, and others may wait for it,
+/// until one of the two is recognised: so long its word counts. Each agreement in which it takes
+/// part has this outcome, but for one that it was in when it found that out.
+void Record::weigh_hearsay()
+{
+    const RankSet gone = dead_.united(recognised_);
+    heard_ = {};
+    for (const auto &[member, said_by] : hearsay_) {
+        if (!dead_.contains(member) && !said_by.is_subset_of(gone)) {
+            heard_.insert(member);
+        }
+    }
+}
+
+void Record::presume(const RankSet &recognised)
+{
+    recognised_ = recognised;
+    weigh_hearsay();
 }
 
 void Record::sound_alarm()
@@ -387,10 +425,7 @@ bool Record::on_letter(const Letter &letter)
         return true;
     }
     if (letter.topic == Topic::revoked) {
-        if (comm_ != nullptr) {
-            revoke();
-        }
-        return true;
+        return on_revoked(letter);
     }
     consensus::InstanceId instance;
     consensus::PlainStep step;
@@ -425,6 +460,19 @@ bool Record::on_letter(const Letter &letter)
     drive(*mine, [&](consensus::LazyAgreement &agreement, Actions &actions) {
         agreement.on_message(from, *message, actions);
     });
+    return true;
+}
+
+bool Record::on_revoked(const Letter &letter)
+{
+    const auto first = first_sequence_of(letter);
+    if (!first || comes_before(*first, first_sequence_)) {
+        return true; // of one that had the same name before
+    }
+    if (comm_ == nullptr) {
+        return *first == first_sequence_; // else of one that will have it
+    }
+    revoke();
     return true;
 }
 
@@ -522,7 +570,7 @@ void Record::revoke()
     // Everybody tells everybody: whoever lives has heard it when one that lives has.
     for (Rank member = 0; member < size(); ++member) {
         if (member != self_ && !dead_.contains(member)) {
-            service().send(route(member), Topic::revoked, key_);
+            service().send(route(member), Topic::revoked, key_, first_sequence_);
         }
     }
 }

@@ -30,6 +30,17 @@ constexpr bool comes_before(std::uint32_t a, std::uint32_t b)
     return static_cast<std::int32_t>(a - b) < 0;
 }
 
+/// What a letter that a communicator is revoked says of it: the number that the next call on the
+/// group had when it was made. Open MPI's own ids come again; where there was a call on the one
+/// before, this tells them apart.
+std::optional<std::uint32_t> first_sequence_of(const Letter &revoked);
+
+/// A process to which others find no way, as they say.
+struct Hearsay {
+    ProcessId who;
+    std::vector<ProcessId> said_by;
+};
+
 /// What a call brings to an agreement beside the failures that are known.
 struct Brought {
     std::uint64_t flags = ~std::uint64_t{0};
@@ -130,11 +141,10 @@ class Record {
     void (*divert)(void *collectives) = nullptr;
 
     /// Takes over what has become known of failures; feeds the agreements.
-    /// \param heard members that other members, which live, find no way to
-    void learn(const RankSet &dead, const RankSet &unreachable, const RankSet &heard);
+    void learn(const RankSet &dead, const RankSet &unreachable,
+               const std::vector<Hearsay> &hearsay);
     /// Members among these processes.
     RankSet members(const std::vector<ProcessId> &processes) const;
-    bool has(ProcessId process) const { return member_of(process) != consensus::no_rank; }
     ProcessId process(Rank member) const { return ids_[member]; }
     /// How a message gets to a member.
     Route route(Rank member) const;
@@ -147,7 +157,7 @@ class Record {
     /// \return false: it is too early, nobody here has called yet
     bool on_letter(const Letter &letter);
     /// For a guest: these failures are recognised where its members come from.
-    void presume(const RankSet &recognised) { recognised_ = recognised; }
+    void presume(const RankSet &recognised);
     /// Whether there are processes that this one holds for failed, or others do.
     bool troubled() const { return !failed().united(heard_).empty(); }
 
@@ -192,6 +202,8 @@ class Record {
 
   private:
     void take_members();
+    bool on_revoked(const Letter &letter);
+    void weigh_hearsay();
     void divert_if_needed() const;
     /// What a call waits with for its turn.
     struct Queued {
@@ -254,7 +266,9 @@ class Record {
     RankSet dead_;        ///< by the runtime's word
     consensus::Tag tag_;  ///< the same, as steps of the agreements carry it
     RankSet unconfirmed_; ///< this process finds no way to them
-    RankSet heard_;       ///< other members, which live, find none
+    /// To members, and the members who find none.
+    std::vector<std::pair<Rank, RankSet>> hearsay_;
+    RankSet heard_; ///< those of whom one says it that lives and is not recognised
     RankSet recognised_;
     // A call takes no memory of its own: the oldest of those that are kept gives its place.
     std::deque<std::unique_ptr<Call>> calls_; ///< by rising sequence, then attempt
@@ -264,6 +278,7 @@ class Record {
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input
     std::uint32_t *next_sequence_ = nullptr; ///< the service's
+    std::uint32_t first_sequence_ = 0;       ///< of its own; tells it from others of the same name
 
     std::uint32_t window_ = 0;
     std::uint32_t served_ = 0; ///< of the latest call that is over, and found some

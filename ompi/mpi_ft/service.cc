@@ -40,6 +40,11 @@ constexpr std::size_t kept_buried = 4096;
 constexpr std::size_t kept_members = std::size_t{1} << 18; ///< in all of them together
 constexpr std::size_t always_kept = 16;
 
+std::uint32_t context_of(std::uint64_t key)
+{
+    return static_cast<std::uint32_t>(key >> 32);
+}
+
 ProcessId id_of(const process::Name &who)
 {
     return validate::id_of(who.jobid, who.vpid);
@@ -84,6 +89,15 @@ void Service::send(const Route &to, Topic topic, std::uint64_t key)
 {
     if (to.comm != nullptr) {
         post_.send(to, topic, key);
+    }
+}
+
+void Service::send(const Route &to, Topic topic, std::uint64_t key, std::uint32_t number)
+{
+    if (to.comm != nullptr) {
+        const std::span<std::byte> body = post_.compose(topic, key, sizeof number);
+        std::memcpy(body.data(), &number, sizeof number);
+        post_.dispatch_body(to, sizeof number);
     }
 }
 
@@ -193,17 +207,24 @@ void Service::forget(const Record &record)
     if (named != by_key_.end() && named->second == &record) {
         by_key_.erase(named);
     }
+    if (const std::uint32_t context = context_of(record.key()); used_once(context)) {
+        note_gone(context);
+        sequences_.erase(record.key());
+    }
 }
 
 bool Service::comes_too_late(const Letter &letter) const
 {
-    const auto next = sequences_.find(letter.key);
-    if (next == sequences_.end()) {
-        return false;
+    if (is_gone(context_of(letter.key))) {
+        return true;
     }
-    if (letter.topic == Topic::revoked || letter.topic == Topic::pairing) {
-        // Open MPI gives its own context ids again.
-        return used_once(static_cast<std::uint32_t>(letter.key >> 32));
+    const auto next = sequences_.find(letter.key);
+    if (next == sequences_.end() || letter.topic == Topic::pairing) {
+        return false; // Open MPI gives its own context ids again
+    }
+    if (letter.topic == Topic::revoked) {
+        const auto first = first_sequence_of(letter);
+        return !first || comes_before(*first, next->second);
     }
     const auto instance = consensus::instance_of(letter.body);
     return !instance || comes_before(instance->sequence, next->second);
@@ -223,6 +244,15 @@ void Service::hold(ompi_communicator_t *comm)
     }
     if (OMPI_COMM_IS_INTER(comm)) {
         hold(comm->c_local_comm);
+    }
+}
+
+void Service::listen_on_all()
+{
+    for (const auto &[comm, record] : records_) {
+        if (record->foreign()) {
+            post_.listen_on(comm);
+        }
     }
 }
 
@@ -343,7 +373,7 @@ void Service::take_over()
     unreachable_seen_ = std::move(now_unreachable);
     std::vector<ProcessId> dead;
     std::vector<ProcessId> unreachable;
-    std::vector<std::pair<ProcessId, std::vector<ProcessId>>> hearsay; // with those who say it
+    std::vector<Hearsay> hearsay;
     for (std::size_t i = 0; i < deaths; ++i) {
         dead.push_back(id_of(process::death(i).who));
     }
@@ -353,13 +383,10 @@ void Service::take_over()
             continue;
         }
         if (!one.own) {
-            std::vector<ProcessId> living;
+            Hearsay &heard = hearsay.emplace_back(Hearsay{id, {}});
             for (const process::Name &by : one.said_by) {
-                if (!process::is_dead(by)) {
-                    living.push_back(id_of(by));
-                }
+                heard.said_by.push_back(id_of(by));
             }
-            hearsay.emplace_back(id, std::move(living));
             continue;
         }
         unreachable.push_back(id);
@@ -368,14 +395,7 @@ void Service::take_over()
         }
     }
     const auto teach = [&](Record &record) {
-        std::vector<ProcessId> heard;
-        for (const auto &[who, sayers] : hearsay) {
-            if (record.has(who) && std::any_of(sayers.begin(), sayers.end(),
-                                               [&](ProcessId by) { return record.has(by); })) {
-                heard.push_back(who);
-            }
-        }
-        record.learn(record.members(dead), record.members(unreachable), record.members(heard));
+        record.learn(record.members(dead), record.members(unreachable), hearsay);
     };
     for (const auto &[comm, record] : records_) {
         teach(*record);
@@ -406,11 +426,6 @@ void Service::spread(ProcessId suspected)
             }
         }
     }
-}
-
-void Service::forgive(ProcessId who)
-{
-    process::withdraw_unreachable(name_of(who));
 }
 
 int Service::progress() noexcept

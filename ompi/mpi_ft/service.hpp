@@ -39,6 +39,7 @@ class Service {
     bool is_open() const { return post_.is_open(); }
     /// Posts a letter; to nobody when there is no way any more.
     void send(const Route &to, Topic topic, std::uint64_t key);
+    void send(const Route &to, Topic topic, std::uint64_t key, std::uint32_t number);
     void send(const Route &to, Topic topic, std::uint64_t key, const consensus::Message &message);
     void send(const Route &to, Topic topic, std::uint64_t key,
               const consensus::InstanceId &instance, const consensus::Tag &tag,
@@ -59,6 +60,8 @@ class Service {
     void let_go(ompi_communicator_t *comm) noexcept;
     /// The other way round, when it was not freed.
     void hold(ompi_communicator_t *comm);
+    /// The program has turned out to use the library: listens on communicators that it has already.
+    void listen_on_all();
     /// While a request of the library's own is about a communicator it stays as it is, although the
     /// program may have freed it, until as many have released it.
     void keep(ompi_communicator_t *comm);
@@ -77,6 +80,8 @@ class Service {
     bool has_letters() const { return !inbox_.empty(); }
     /// How many are kept for communicators that are not known here yet.
     std::size_t early_letters() const { return early_.size(); }
+    /// Of how many groups the numbers of agreements are kept.
+    std::size_t numbered_groups() const { return sequences_.size(); }
     /// Takes over what opal/process knows.
     void take_news()
     {
@@ -85,14 +90,13 @@ class Service {
         }
     }
     bool has_news() const { return process::news() != news_; }
-    /// What another process said of this one was not agreed to.
-    void forgive(ProcessId who);
     int progress() noexcept;
     /// Runs it soon, but not inside a message's callback.
     void later(std::function<void()> what) { later_.push_back(std::move(what)); }
 
     /// The next number of an agreement on the group that `key` names. Goes on when a communicator
-    /// of the same group takes the same context id again, so that late messages find nothing.
+    /// of the same group takes the same context id again, so that late messages find nothing; of
+    /// one whose id is used once it goes when nothing else is kept of it.
     std::uint32_t &next_sequence(std::uint64_t key) { return sequences_[key]; }
 
     /// Others hold this process for failed: it ends here.

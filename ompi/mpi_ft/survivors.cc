@@ -15,20 +15,17 @@ std::size_t Record::contexts_for(const RankSet &failed_set) const
 
 void Record::adopt(const RankSet &failed_set, const std::vector<std::uint32_t> &contexts)
 {
-    if (failed_set.empty() && recognised_.empty() && heard_.empty()) {
+    if (failed_set.empty() && recognised_.empty()) {
         return; // nearly always
     }
     for (const Rank member : failed_set.members()) {
         process::set_standing(context_, standing_index(member), process::Standing::recognised);
     }
-    for (const Rank member : heard_.minus(failed_set).members()) {
-        service().forgive(ids_[member]);
-    }
-    heard_ = {};
     if (recognised_ == failed_set) {
         return;
     }
     recognised_ = failed_set;
+    weigh_hearsay();
     divert_if_needed();
     process::spread_news(); // the standing of all of them may be what it was
     retire_inner();

@@ -148,17 +148,6 @@ bool hear_unreachable(Name who, Name by) noexcept
     return true;
 }
 
-void withdraw_unreachable(Name who) noexcept
-{
-    Book &b = book();
-    const std::lock_guard lock(b.mutex);
-    if (std::erase_if(b.unreachable,
-                      [&](const Unreachable &one) { return one.who == who && !one.own; }) != 0) {
-        b.unreachable_count.store(b.unreachable.size(), std::memory_order_release);
-        detail::add_news();
-    }
-}
-
 std::vector<Unreachable> unreachable() noexcept
 {
     Book &b = book();

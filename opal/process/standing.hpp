@@ -42,8 +42,9 @@ struct Unreachable {
     Name who;
     bool own = false; ///< this process's PML has found that; else only others have said so
     /// Those who have. What they say counts for a communicator only while one of them is a member
-    /// of it and lives: others may wait in a collective for that one, which has given up. Nobody
-    /// waits for the dead, or for who is not in it.
+    /// of it, lives, and is not recognised there: others may wait in a collective for that one,
+    /// which has given up. Nobody waits for the dead, nor for who is not in it or is counted out.
+    /// None takes it back: what a PML has found stays.
     std::vector<Name> said_by;
 
     bool operator==(const Unreachable &) const = default;
@@ -54,8 +55,6 @@ bool declare_unreachable(Name who) noexcept;
 /// Another process says so. False, and nothing changed, when it had said so before, or when this
 /// process has found it itself.
 bool hear_unreachable(Name who, Name by) noexcept;
-/// What was heard was not agreed to. What this process has found itself stays.
-void withdraw_unreachable(Name who) noexcept;
 std::vector<Unreachable> unreachable() noexcept;
 
 /// Raises news(): something has changed that those who watch it ask for elsewhere.

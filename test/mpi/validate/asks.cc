@@ -5,6 +5,8 @@
 //        asks under_way  rank 0 has begun many others
 //        asks wrapped    the numbers of calls begin again at 0
 //        asks gone       a communicator is gone when a letter about it comes
+//        asks again      the same when another communicator has its name by then
+//        asks numbers    nothing is kept of communicators that nobody can ask about
 //
 // Four ranks in a row: each hears from the one before (algorithm tree, fan_out 1). Rank 1 dies.
 #include "ompi/mca/ompi_prelude.hpp"
@@ -253,6 +255,67 @@ void gone()
     is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
 }
 
+/// The same when the next communicator has the same name: Open MPI gives its own ids again.
+void again()
+{
+    MPI_Comm half = upper_half();
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+    std::uint64_t names[2] = {0, 0};
+    for (const bool first : {true, false}) {
+        MPI_Comm comm = MPI_COMM_NULL;
+        int flag = 1;
+        if (me > middle) {
+            break;
+        }
+        is(ompi_comm_dup(half, &comm), MPI_SUCCESS, "Open MPI's dup");
+        {
+            const ft::validate::Lock lock;
+            names[first ? 0 : 1] = ft::validate::service().find(comm)->key();
+        }
+        if (first) {
+            is(MPIX_Comm_agree(comm, &flag), MPI_SUCCESS, "agree");
+        }
+        if (first && me == 0) {
+            put_in_front(without_letters);
+            is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+            mca_pml.pml_isend = behind.pml_isend;
+        } else if (!first && me == 0) {
+            await_token(middle); // it has the second one
+            is(behind.pml_send(held.data(), held.size(), &ompi_mpi_byte.dt, middle,
+                               ft::process::agreement_tag, MCA_PML_BASE_SEND_STANDARD,
+                               &ompi_mpi_comm_world.comm),
+               MPI_SUCCESS, "send of a letter");
+            send_token(middle);
+            await_token(middle);
+            is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+        } else if (!first) {
+            send_token(0);
+            await_token(0);
+            is(MPIX_Comm_is_revoked(comm, &flag), MPI_SUCCESS, "is_revoked");
+            that(flag == 0, "the next one is revoked");
+            send_token(0);
+            while (flag == 0) {
+                MPIX_Comm_is_revoked(comm, &flag);
+            }
+        }
+        is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+    }
+    that(names[0] == names[1], "they have different names, so nothing is shown");
+    is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+}
+
+void numbers()
+{
+    const auto groups = [] {
+        const ft::validate::Lock lock;
+        return ft::validate::service().numbered_groups();
+    };
+    free_many(MPI_COMM_SELF, 1);
+    const std::size_t before = groups();
+    free_many(MPI_COMM_SELF, 50);
+    that(groups() == before, "numbers are kept of %zu groups more", groups() - before);
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -267,6 +330,10 @@ int main(int argc, char **argv)
         wrapped();
     } else if (what == "gone") {
         gone();
+    } else if (what == "again") {
+        again();
+    } else if (what == "numbers") {
+        numbers();
     }
     return finish();
 }

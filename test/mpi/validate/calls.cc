@@ -10,9 +10,7 @@
 //        calls revoker        rank 1 dies when it has told one other that it revokes
 //        calls wronged        rank 0 suspects rank 1, which lives
 //        calls cut            rank 1 lives, nobody finds a way to it: rank 0 says so first
-//        calls teller        rank 1 lives, rank 2 suspects it, tells the others so, and dies
-//        calls hearsay       rank 1 lives, rank 2 suspects it and tells the others so
-//        calls kept          MPI_COMM_WORLD and MPI_COMM_SELF are freed in vain
+//        calls kept           MPI_COMM_WORLD and MPI_COMM_SELF are freed in vain
 //        calls own_types      rank 1 dies; non-blocking collectives with datatypes and an operation
 //                             of the program's own, before, meanwhile and after
 //        calls fatal          rank 1 dies, and the error handler is MPI_ERRORS_ARE_FATAL
@@ -262,67 +260,6 @@ void cut_off()
     }
 }
 
-constexpr int teller = 2;
-
-/// Everybody else has heard that the teller suspects the victim, which is not told.
-void suspect()
-{
-    if (me == teller) {
-        ft::process::declare_unreachable({OMPI_PROC_MY_NAME->jobid, victim});
-    }
-    while (me != victim && ft::process::unreachable().empty()) {
-        opal_progress();
-    }
-    for (int rank = 0; rank < size; ++rank) {
-        if (me == teller && rank != teller && rank != victim) {
-            wait_for_word(rank);
-        } else if (me == rank && me != victim) {
-            send_word(teller);
-        }
-    }
-}
-
-/// What the dead has said of one that lives is worth nothing where the dead is not.
-void teller_dies()
-{
-    suspect();
-    if (me == teller) {
-        die();
-    }
-    hear_of(MPI_COMM_WORLD, {teller}); // which would tell the victim to stop, if that spoke to it
-    MPI_Comm left = MPI_COMM_NULL;
-    is(MPIX_Comm_shrink(MPI_COMM_WORLD, &left), MPI_SUCCESS, "shrink");
-    MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
-    if (!is(MPI_Barrier(left), MPI_SUCCESS, "barrier of the shrunk")) {
-        MPIX_Comm_revoke(left); // the victim waits in it
-        return;
-    }
-    MPI_Comm copy = MPI_COMM_NULL;
-    is(MPI_Comm_dup(left, &copy), MPI_SUCCESS, "dup of the shrunk");
-    int one = 1;
-    int sum = 0;
-    is(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, copy), MPI_SUCCESS, "allreduce");
-    that(sum == size - 1, "the sum is %d", sum);
-}
-
-/// What was heard ends collectives with the one that said it, and nothing else. Nothing was agreed
-/// before: by an agreement that is kept the victim would be told to stop.
-void heard_only()
-{
-    suspect();
-    int value = -1;
-    if (me == victim) {
-        is(MPI_Send(&me, 1, MPI_INT, 0, 10, MPI_COMM_WORLD), MPI_SUCCESS, "send");
-    } else if (me == 0) {
-        is(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 10, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
-           MPI_SUCCESS, "receive from any source");
-        that(value == victim, "it came from %d", value);
-    }
-    if (me != victim) { // which knows of nothing, and would wait
-        is(MPI_Barrier(MPI_COMM_WORLD), MPI_ERR_RANK_FAIL_STOP, "barrier with who suspects");
-    }
-}
-
 /// The letters of every agreement come on MPI_COMM_WORLD, also when somebody has tried to free it.
 void kept()
 {
@@ -563,10 +500,6 @@ int main(int argc, char **argv)
         wronged();
     } else if (what == "cut") {
         cut_off();
-    } else if (what == "teller") {
-        teller_dies();
-    } else if (what == "hearsay") {
-        heard_only();
     } else if (what == "kept") {
         kept();
     } else if (what == "revoker") {

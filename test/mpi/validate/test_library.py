@@ -20,6 +20,7 @@ from fttap import check, main  # noqa: E402
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 CALLS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "calls")
+HEARSAY = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "hearsay")
 CONNECTS = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "connects")
 TABLE = os.path.join(ftmpi.BUILD, "test", "mpi", "validate", "table")
 HALF_ADDED = TABLE.replace("table", "half_added")
@@ -325,6 +326,56 @@ int main(int argc, char **argv)
 """
 
 
+LOADS = """
+#include <dlfcn.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    int rank = 0, word = 0, code = 0, flag = 0;
+    MPI_Request any;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (rank == 1) {
+        MPI_Recv(&word, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        raise(SIGKILL);
+    }
+    if (rank == 2) { /* lives: the receive from any source could go on */
+        MPI_Recv(&word, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return MPI_Finalize();
+    }
+    MPI_Irecv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &any);
+    MPI_Send(&word, 1, MPI_INT, 1, 1, MPI_COMM_WORLD);
+    MPI_Recv(&word, 1, MPI_INT, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* until it is dead */
+    MPI_Test(&any, &flag, MPI_STATUS_IGNORE);
+    void *library = dlopen(argv[1], RTLD_NOW);
+    int (*is_revoked)(MPI_Comm, int *) = library == NULL ? NULL : dlsym(library, "MPIX_Comm_is_revoked");
+    if (flag != 0 || is_revoked == NULL || is_revoked(MPI_COMM_WORLD, &flag) != MPI_SUCCESS) {
+        return 1;
+    }
+    code = MPI_Wait(&any, MPI_STATUS_IGNORE);
+    MPI_Send(&word, 1, MPI_INT, 2, 1, MPI_COMM_WORLD);
+    printf("receive: %d\\n", code);
+    return MPI_Finalize();
+}
+"""
+
+
+def loaded_late():
+    """A program that has loaded the library after MPI_Init is one that has it from its first call on"""
+    program = os.path.join(WORK, "loads")
+    source = program + ".c"
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(LOADS)
+    done = subprocess.run([os.environ["FT_MPICC"], "-Wall", "-o", program, source, "-ldl"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    check(done.returncode == 0, done.stdout)
+    result = run(3, DEADLY, program, os.path.join(os.environ["FT_LIB_DIR"], "libmpi_ft.so"))
+    result.must("receive: 75" in result.output, "the receive from any source did not end with the failure")
+
+
 def behind_libmpi():
     """Linked behind libmpi the library says that the makers of communicators are not its own"""
     source = os.path.join(WORK, "validates.c")
@@ -374,13 +425,19 @@ def cut_off():
 
 def teller_dies():
     """A rank dies that has told others of one that it does not reach: the survivors go on with that one"""
-    survivors(4, 2, CALLS, "teller")
+    survivors(4, 2, HEARSAY, "dies")
 
 
 def heard_only():
-    """What others say of a rank ends collectives with them, but no receive from any source"""
-    result = run(4, DEADLY, CALLS, "hearsay")
-    result.must(result.code == 0 and result.output.count(" right") == 4, "somebody was wrong")
+    """What others say of a rank ends collectives with them, after an agreement that does not confirm it too, no others, and no receive from any source"""
+    for what in ("heard", "beside", "across", "meanwhile"):
+        result = run(4, DEADLY, HEARSAY, what)
+        result.must(result.code == 0 and result.output.count(" right") == 4, f"{what}: somebody was wrong")
+
+
+def heard_too_late():
+    """What a rank says that is recognised as failed, and has not stopped, is worth nothing"""
+    survivors(4, 2, HEARSAY, "counted_out")
 
 
 def kept():
@@ -470,8 +527,8 @@ def heat():
 
 SETS = {
     "library": [pages, component_page, linked, ulfm_in_c, ulfm_in_cxx, fortran],
-    "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, other_pml, other_pml_deadly, behind_libmpi, half_added,
-              without_component, wronged, cut_off, teller_dies, heard_only, kept, wronged_without_radixft, fatal],
+    "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, loaded_late, other_pml, other_pml_deadly, behind_libmpi, half_added,
+              without_component, wronged, cut_off, teller_dies, heard_only, heard_too_late, kept, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
     "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_survivors, revoked_any_source, ignored],
     "examples": [examples, heat],

@@ -98,5 +98,15 @@ def asks_gone():
     asks("gone")
 
 
+def asks_again():
+    """Nor is it taken for the next communicator of the same name"""
+    asks("again")
+
+
+def asks_numbers():
+    """Of a communicator that is gone, and that nobody can ask about, nothing is kept"""
+    asks("numbers")
+
+
 main([pairs, order, verdicts, freed, many, exhausted, replaced, handles,
-      asks_freed, asks_under_way, asks_wrapped, asks_gone])
+      asks_freed, asks_under_way, asks_wrapped, asks_gone, asks_again, asks_numbers])

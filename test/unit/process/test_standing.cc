@@ -58,7 +58,6 @@ void what_was_found_here_is_told_from_what_was_heard(void **)
     before = news();
     assert_false(declare_unreachable(first));
     assert_false(hear_unreachable(first, other));
-    withdraw_unreachable(first);
     assert_int_equal(news(), before);
     assert_true(hear_unreachable(second, sayer));
     before = news();
@@ -66,10 +65,6 @@ void what_was_found_here_is_told_from_what_was_heard(void **)
     assert_true(news() > before);
     assert_true((unreachable() ==
                  std::vector<Unreachable>{{first, true, {}}, {second, false, {sayer, other}}}));
-    before = news();
-    withdraw_unreachable(second);
-    assert_true(news() > before);
-    assert_true((unreachable() == std::vector<Unreachable>{{first, true, {}}}));
 }
 
 } // namespace

@@ -60,6 +60,9 @@ struct Place {
     int rank = -1; ///< by which a program can name it
     bool member = false;
     process::Standing standing = process::Standing::unknown;
+
+    /// Collectives would wait for it.
+    bool counts() const { return member && standing != process::Standing::recognised; }
 };
 
 Place place_of(ompi_communicator_t *comm, const process::Name &who) noexcept
@@ -77,6 +80,15 @@ Place place_of(ompi_communicator_t *comm, const process::Name &who) noexcept
     return {rank, true, process::standing(comm->c_contextid, static_cast<std::uint32_t>(index))};
 }
 
+/// Whether a member that collectives wait for has given up on them, as it finds no way to another.
+bool given_up(ompi_communicator_t *comm, const process::Unreachable &one) noexcept
+{
+    return place_of(comm, one.who).counts() && // many may speak of it
+           std::any_of(one.said_by.begin(), one.said_by.end(), [&](const process::Name &by) {
+               return !process::is_dead(by) && place_of(comm, by).counts();
+           });
+}
+
 /// Makes it anew.
 void look_at(CommState &comm, std::uint64_t news)
 {
@@ -88,35 +100,29 @@ void look_at(CommState &comm, std::uint64_t news)
     // Collectives of an intercommunicator run partly on a communicator of the own group, and wait
     // there for those that have given up on the intercommunicator.
     ompi_communicator_t *const owner = owner_of(comm.communicator());
-    const auto consider = [&](const process::Name &who, bool known) {
+    const auto consider = [&](const process::Name &who) {
         const Place place = place_of(comm.communicator(), who);
-        trouble.unrecognised |= place.member && place.standing != process::Standing::recognised;
-        trouble.unacknowledged |=
-            known && place.rank >= 0 && place.standing == process::Standing::unknown;
-        if (owner != nullptr) {
-            const Place there = place_of(owner, who);
-            trouble.unrecognised |= there.member && there.standing != process::Standing::recognised;
-        }
+        trouble.unrecognised |= place.counts();
+        trouble.unacknowledged |= place.rank >= 0 && place.standing == process::Standing::unknown;
+        trouble.unrecognised |= owner != nullptr && place_of(owner, who).counts();
     };
     for (std::size_t i = 0; i < process::death_count(); ++i) {
-        consider(process::death(i).who, true);
+        consider(process::death(i).who);
     }
-    const auto is_member = [&](const process::Name &who) {
-        return place_of(comm.communicator(), who).member ||
-               (owner != nullptr && place_of(owner, who).member);
-    };
+    const std::vector<process::Unreachable> unreachable = process::unreachable();
+    for (const process::Unreachable &one : unreachable) {
+        if (one.own) {
+            consider(one.who);
+        }
+    }
     // Others may wait in a collective for a member that has given up; a receive has nothing to do
     // with that, and what was only heard cannot be acknowledged here.
-    const auto waited_for = [&](const process::Name &who) {
-        return !process::is_dead(who) && is_member(who);
-    };
-    for (const process::Unreachable &one : process::unreachable()) {
-        if (!is_member(one.who)) {
-            continue; // many may speak of it
+    for (const process::Unreachable &one : unreachable) {
+        if (trouble.unrecognised) {
+            break;
         }
-        if (one.own || std::any_of(one.said_by.begin(), one.said_by.end(), waited_for)) {
-            consider(one.who, one.own);
-        }
+        trouble.unrecognised =
+            given_up(comm.communicator(), one) || (owner != nullptr && given_up(owner, one));
     }
     for (const std::uint32_t rank : process::recognised(context)) {
         trouble.recognised.resize(rank + 1U);
