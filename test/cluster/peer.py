@@ -4,7 +4,9 @@ peer.py serve ADDRESS            echo UDP datagrams and one TCP connection at a
                                  time; prints the ports, then what happens
 peer.py hold ADDRESS PORT        connect by TCP, print "up", wait for the end and
                                  print how it came
-peer.py datagrams ADDRESS PORT N send N datagrams, print how many came back
+peer.py datagrams ADDRESS PORT N WANTED
+                                 send N datagrams, print how many came back; waits
+                                 long for the wanted ones, and briefly for more
 peer.py bytes ADDRESS PORT N     send N bytes of 0xC3 by TCP, print how many of the
                                  echoed ones differ
 """
@@ -13,7 +15,8 @@ import select
 import socket
 import sys
 
-QUIET_SECONDS = 0.7  # after so long without an answer no more are expected
+QUIET_SECONDS = 0.7  # after so long without an answer none that is not wanted is expected
+PATIENCE_SECONDS = 20.0  # for one that is
 
 
 def say(*words):
@@ -62,7 +65,7 @@ def hold(address, port):
             say("lost", failed.strerror)
 
 
-def datagrams(address, port, number):
+def datagrams(address, port, number, wanted):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         link.connect((address, port))
         back = set()
@@ -70,7 +73,8 @@ def datagrams(address, port, number):
             link.send(i.to_bytes(4, "big"))
             while select.select([link], [], [], 0)[0]:
                 back.add(link.recv(16))
-        while len(back) < number and select.select([link], [], [], QUIET_SECONDS)[0]:
+        while len(back) < number and select.select(
+                [link], [], [], PATIENCE_SECONDS if len(back) < wanted else QUIET_SECONDS)[0]:
             back.add(link.recv(16))
         say(len(back))
 

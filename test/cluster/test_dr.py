@@ -21,6 +21,8 @@ DR = {"pml": "dr", "btl": "tcp,self"}
 DEADLINE = 60
 # How long a run that does nothing is watched before it counts as hanging.
 WATCHED_SECONDS = 8
+# Without a mechanism a run may stand still by itself before the fault is made. That proves nothing, so another one is begun.
+STORIES = 3
 
 
 def without(mechanism):
@@ -57,11 +59,11 @@ def cut(how, direction="both"):
     return fault
 
 
-def corrupt(rate):
+def corrupt(rate, packets=20):
     def fault(cluster, story):
         story.under_way("bulk")
         cluster.tool("corrupt", "n1", "0", "--rate", rate)
-        check(cluster.await_struck("corrupt", "n1", "0", 20, story.end), "nothing was struck")
+        check(cluster.await_struck("corrupt", "n1", "0", packets, story.end), "nothing was struck")
         yield
         yield
     return fault
@@ -127,9 +129,16 @@ def survives(fault, text, kinds=""):
 def fails_without(mechanism, fault, text, kinds="bulk"):
     def test():
         with ftcluster.Cluster() as cluster:
-            with ftring.Story(cluster, without(mechanism), DEADLINE, kinds=kinds) as story:
-                next(fault(cluster, story))
-                not_survived(story)
+            for left in reversed(range(STORIES)):
+                try:
+                    with ftring.Story(cluster, without(mechanism), DEADLINE, kinds=kinds) as story:
+                        next(fault(cluster, story))
+                        not_survived(story)
+                        return
+                except ftring.NotUnderWay as stood_still:
+                    comment(f"{stood_still}, without a fault")
+                    if not left:
+                        raise
     test.__doc__ = f"{text} is not survived without {mechanism}"
     return test
 
@@ -154,7 +163,8 @@ TESTS = [
     survives(lose(0.01), "loss of packets"),
     survives(blackout("bulk"), "a cut that is healed"),
     survives(everything, "loss, corruption and a cut together"),
-    fails_without("checksum", corrupt(0.05), "corruption on the wire"),
+    # What is read as a header may end the run with the first packets that were struck.
+    fails_without("checksum", corrupt(0.05, 1), "corruption on the wire"),
     fails_without("retransmit", cut("drop"), "a silent cut of a rail"),
     fails_without("failover", cut("drop"), "a silent cut of a rail"),
     # Small ones: each that comes twice is a message too many.

@@ -14,10 +14,18 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 
 import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
-from test_radixft_join import EVERYTHING, PATIENT, SPAWN_FAILED, asks_to_join, job, proposes_newcomer, select_on, view_held_up  # noqa: E402
+from test_radixft_join import (EVERYTHING, ONE_LAUNCH, PATIENT, SPAWN_FAILED, asks_to_join, job_on, launch_wait,  # noqa: E402
+                               proposes_newcomer, select_on, view_held_up)
 
-# How long a newcomer has, and one that was given up; the launch must be over in that time, too.
-WAIT = ["--mca", "errmgr_radixft_launch_wait", "3000"]
+
+@contextlib.contextmanager
+def job():
+    """One whose newcomers have little time, as has one that was given up. The launch must be over in that time, too, and a
+    newcomer that nothing befalls be a member: they are not launched beside each other."""
+    with ftcluster.Cluster() as cluster, contextlib.ExitStack() as jobs:
+        with ONE_LAUNCH:
+            it = jobs.enter_context(job_on(cluster, *PATIENT, "--mca", "errmgr_radixft_launch_wait", str(launch_wait())))
+        yield it
 
 
 @contextlib.contextmanager
@@ -87,7 +95,7 @@ def joins_again(it, old):
 def given_up(it, failure, moment):
     """A newcomer fails at this moment, and the spawn is refused; it goes on at the end. Its daemon's number."""
     with contextlib.ExitStack() as fails:
-        with view_held_up(it):
+        with ONE_LAUNCH, view_held_up(it):
             moment(it)
             old = it.pid_of("^orted", "n3")
             fails.enter_context(failure(it))
@@ -98,9 +106,9 @@ def given_up(it, failure, moment):
 def goes_on_then_added(failure, moment, how):
     """It goes on, and its host is added again at once."""
     def test():
-        with job(*PATIENT, *WAIT) as it:
+        with job() as it, contextlib.ExitStack() as launch:
             with given_up(it, failure, moment) as old:
-                pass
+                launch.enter_context(ONE_LAUNCH)
             it.command(b"a")
             joins_again(it, old)
 
@@ -112,11 +120,12 @@ def goes_on_then_added(failure, moment, how):
 def added_then_goes_on(failure, moment, how):
     """The same, but its host is added again while the newcomer has not gone on."""
     def test():
-        with job(*PATIENT, *WAIT) as it:
+        with job() as it, contextlib.ExitStack() as launch:
             with given_up(it, failure, moment) as old:
                 it.command(b"a")
                 refused(it)
                 it.says("had started there may still live")
+                launch.enter_context(ONE_LAUNCH)
                 it.command(b"a")
                 until(it, lambda: it.run.err.count("a spawn waits until daemon 3") == 2, "the spawn does not wait")
             joins_again(it, old)
@@ -128,7 +137,7 @@ def added_then_goes_on(failure, moment, how):
 
 def goes_on_when_the_job_is_over():
     """A newcomer that was given up holds up nobody: the job ends well while it stands still, and it leaves when it goes on"""
-    with job(*PATIENT, *WAIT) as it:
+    with job() as it:
         with given_up(it, stopped, asked):
             it.command(b"q")
             check(it.run.wait() == 0, f"mpirun's exit code is {it.run.code}")

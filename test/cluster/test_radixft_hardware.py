@@ -20,7 +20,7 @@ import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
 from test_radixft import processes  # noqa: E402
 from test_radixft_init import HOSTS, WAITS, start  # noqa: E402
-from test_radixft_join import SPAWN_FAILED, job_on  # noqa: E402
+from test_radixft_join import ONE_LAUNCH, SPAWN_FAILED, job_on, launch_wait  # noqa: E402
 from test_radixft_short import ANYWHERE, Ports, begins, ends, says, settings  # noqa: E402
 
 
@@ -104,11 +104,13 @@ def who_was_not_asked():
 
 def does_not_answer():
     """One that is asked and stands still is given up after launch_wait, and told to leave when it answers after all"""
-    with ftcluster.Cluster(hosts=HOSTS) as cluster, \
-            start(cluster, "modex", WAITS, mca=settings(1, *other("n2"), wait=3000), victim=0) as it:
-        _, pid = asked(it, "n2")
-        it.hears("stands", "the rank did not get there")
-        check("daemon on n2 has not told its hardware within 3000 ms" in " ".join(it.run.err.split()), "it says another reason")
+    with ftcluster.Cluster(hosts=HOSTS) as cluster, contextlib.ExitStack() as jobs:
+        with ONE_LAUNCH:
+            wait = launch_wait()
+            it = jobs.enter_context(start(cluster, "modex", WAITS, mca=settings(1, *other("n2"), wait=wait), victim=0))
+            _, pid = asked(it, "n2")
+            it.hears("stands", "the rank did not get there")
+        check(f"daemon on n2 has not told its hardware within {wait} ms" in " ".join(it.run.err.split()), "it says another reason")
         os.kill(pid, signal.SIGCONT)
         leaves(it, pid)
         it.release()
@@ -117,23 +119,27 @@ def does_not_answer():
 
 def newcomer():
     """A newcomer dies, its port behind it, or stands still when it is asked: the spawn fails, and its host can be added again"""
-    with ftcluster.Cluster(hosts=HOSTS) as cluster, \
-            job_on(cluster, *settings(0, *other("n3"), wait=3000)) as it:
+    with ftcluster.Cluster(hosts=HOSTS) as cluster, contextlib.ExitStack() as jobs:
+        with ONE_LAUNCH:
+            wait = launch_wait()
+            it = jobs.enter_context(job_on(cluster, *settings(0, *other("n3"), wait=wait)))
         for dies in (True, False):
-            it.command(b"a")
-            _, pid = asked(it, "n3")
+            with ONE_LAUNCH:
+                it.command(b"a")
+                _, pid = asked(it, "n3")
             if dies:
                 with Ports(pid) as ports:
                     os.kill(pid, signal.SIGKILL)
                     check(ports.knocked(it.end), "mpirun does not knock")
             it.hears("refused " + SPAWN_FAILED, "the spawn did not fail")
-            it.says("n3: its daemon " + ("ended before it was a member" if dies else "has not told its hardware within 3000 ms"))
+            it.says("n3: its daemon " + ("ended before it was a member" if dies else "has not told its hardware within " + str(wait) + " ms"))
             if not dies:
                 os.kill(pid, signal.SIGCONT)
                 leaves(it, pid)
-        it.command(b"a")
-        os.kill(asked(it, "n3")[1], signal.SIGCONT)
-        it.hears("joined", "the host cannot be added any more")
+        with ONE_LAUNCH:
+            it.command(b"a")
+            os.kill(asked(it, "n3")[1], signal.SIGCONT)
+            it.hears("joined", "the host cannot be added any more")
         it.finishes()
 
 

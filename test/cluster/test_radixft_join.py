@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -110,6 +111,24 @@ def job_on(cluster, *mca, again="n2,n3", slots=4):
         it.run.stop()
         it.marks.close()
         os.close(it.go)
+
+
+ONE_LAUNCH = threading.Lock()  # of jobs with a short errmgr_radixft_launch_wait, beside each other
+_waits = []
+
+
+def launch_wait():
+    """For errmgr_radixft_launch_wait, in ms: short, and several times what a launch takes while the machine is as busy as it is.
+    The caller holds ONE_LAUNCH, and does so until its own job has begun."""
+    if not _waits:
+        with ftcluster.Cluster() as cluster:
+            began = time.monotonic()
+            with job_on(cluster, *PATIENT) as it:
+                took = time.monotonic() - began
+                it.finishes()
+        _waits.append(min(max(3000, int(4000 * took)), 20000))
+        comment(f"a launch took {took:.1f} s: errmgr_radixft_launch_wait is {_waits[0]}")
+    return _waits[0]
 
 
 def tell_logs(folder):

@@ -4,19 +4,21 @@
 The kernel drops what goes over the first network (nftables), over which all connections of the channel are made, of one
 host or of all; the second one works. Nobody may leave the view, and nothing of what the daemons and the runtime say be lost.
 With the defaults a silent daemon is evicted after six or seven tenths of a second, within which it must be on the second
-network: one case holds it to that, the others, which run side by side, have more time.
+network: one case holds it to that, the others, which run side by side, have more time. A machine that is busy with other
+things evicts daemons by itself: if one was evicted on such a machine, that case tells nothing, and begins anew.
 """
 
 import os
 import re
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 
 import ftcluster  # noqa: E402
-from fttap import check, main  # noqa: E402
+from fttap import Skip, check, comment, main  # noqa: E402
 from vcluster import client  # noqa: E402
 from test_radixft import DEADLINE, DEFAULT, RANKS  # noqa: E402
 from test_radixft_cuts import INSTALLED, Logged, cut_out, nobody_left_the_view  # noqa: E402
@@ -24,6 +26,7 @@ from test_radixft_join import job_on, select_on  # noqa: E402
 
 HOSTS = 4
 FIRST, SECOND = "m", "0"
+VIEW = "installed view"  # in a daemon's story; the first one is not told
 
 
 def patient(probe):
@@ -56,7 +59,7 @@ def drop(job, hosts, network):
         job.cluster.ask("cut", host=host, rail=network, how="drop", direction="both", peer=None)
 
 
-def await_moves(job, pairs, network):
+def await_moves(job, pairs, network, all_stay=False):
     """Of each of these pairs of daemons one has said that it goes on over the network.
 
     The stories of all daemons are on mpirun's standard error, which tells nobody that it grew.
@@ -68,6 +71,7 @@ def await_moves(job, pairs, network):
                 if where == job.address(f"n{there}", network):
                     left.discard(tuple(sorted((int(here), int(there)))))
             check(time.monotonic() < job.end and not ended(), f"these connections are left: {left}")
+            check(not all_stay or VIEW not in job.run.err, f"somebody was evicted while these connections are left: {left}")
 
 
 def pairs_of(hosts):
@@ -78,7 +82,7 @@ def pairs_of(hosts):
 def falls_silent(*hosts):
     def act(job):
         drop(job, hosts, FIRST)
-        await_moves(job, pairs_of(hosts), SECOND)
+        await_moves(job, pairs_of(hosts), SECOND, all_stay=True)
         for host in hosts:
             check(job.cluster.struck("drop", host, FIRST) > 0, f"the cut struck nothing at {host}")
         nobody_left_the_view(job)
@@ -206,9 +210,75 @@ TESTS = [
     while_a_host_joins,
     while_ranks_print]
 
-# An inner daemon, with the defaults: nothing runs beside this one.
-ALONE = [story("An inner daemon's first network falls silent: it is on the second one before it is evicted", 1, falls_silent("n1"),
-               mca=DEFAULT)]
+STORIES = 5
+LOOKED_BACK = 1.0  # seconds before an eviction that count
+BUSY = 0.6  # of them, in which somebody waited for a core; a tenth to a third is usual
+
+
+class Watch(threading.Thread):
+    """Notes how long somebody on this machine has waited for a core in all, as the kernel counts it (PSI)."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.over = threading.Event()
+        self.noted = []  # (time, seconds); none where the kernel does not count
+
+    def run(self):
+        while not self.over.wait(0.05):
+            try:
+                with open("/proc/pressure/cpu", encoding="ascii") as text:
+                    waited = re.search(r"^some .*total=(\d+)", text.read())
+            except OSError:
+                return
+            self.noted.append((time.time(), int(waited[1]) / 1e6))
+
+    def busy(self, until):
+        """The share of the time before this moment in which somebody waited; that in which this thread did counts, too."""
+        noted = [(when, waited) for when, waited in self.noted if until - LOOKED_BACK < when <= until]
+        if len(noted) < 2:
+            return 1.0
+        pauses = [after[0] - before[0] for before, after in zip(noted, noted[1:])]
+        (begin, before), (end, after) = noted[0], noted[-1]
+        return max((after - before) / (end - begin), sum(pause for pause in pauses if pause > 0.2) / LOOKED_BACK)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+
+class HeldUp(Exception):
+    """A daemon was evicted on a machine that was busy with other things."""
+
+
+def in_time(job):
+    with Watch() as watch:
+        try:
+            falls_silent("n1")(job)
+        except AssertionError as error:
+            evicted = re.search(rf"\[daemon \d\] ([\d.]+) {VIEW}", job.run.err)
+            if evicted and (busy := watch.busy(float(evicted[1]))) > BUSY:
+                raise HeldUp(f"somebody waited for a core in {100 * busy:.0f} % of the second before an eviction") from error
+            raise
+
+
+def in_time_by_default():
+    """An inner daemon's first network falls silent: it is on the second one before it is evicted"""
+    for _ in range(STORIES):
+        try:
+            story("", 1, in_time, DEFAULT)()
+            return
+        except HeldUp as why:
+            comment(why)
+    check(os.path.exists("/proc/pressure/cpu"), f"it was evicted {STORIES} times")
+    raise Skip(f"this machine is too busy for the defaults, {STORIES} times")
+
+
+# Nothing runs beside this one.
+ALONE = [in_time_by_default]
 
 if __name__ == "__main__":
     main(TESTS, ftcluster.SIDE_BY_SIDE, alone=ALONE)

@@ -11,6 +11,10 @@ OUT_OF_USE = ("down", "probing", "gone")
 CARRIED = 8 << 20  # bytes that no probes add up to, and a few of the largest messages do
 
 
+class NotUnderWay(AssertionError):
+    """The run stood still or ended before there was anything to strike."""
+
+
 class Story:
     """One run of hashring over all hosts, and what became of it.
 
@@ -47,7 +51,7 @@ class Story:
         if not self.rounds(rounds, kind):
             self.run.wait()
             self.run.tell()
-            raise AssertionError(f"the run did not come to its {rounds}. round {kind}")
+            raise NotUnderWay(f"the run did not come to its {rounds}. round {kind}")
 
     def goes_on(self, rounds=10, seconds=None):
         """Check that more rounds begin from now on.

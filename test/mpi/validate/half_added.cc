@@ -31,9 +31,8 @@ constexpr int victim = 2;
 constexpr int second = 3;
 constexpr auto patience = std::chrono::seconds(30);
 
-/// Outside MPI.
-template <class Condition>
-void until(Condition met, const char *what)
+template <class Condition, class Turn>
+void until(Condition met, const char *what, Turn turn)
 {
     const auto end = std::chrono::steady_clock::now() + patience;
     while (!met()) {
@@ -41,8 +40,21 @@ void until(Condition met, const char *what)
             std::fprintf(stderr, "rank %d: wrong: waited for %s\n", me, what);
             std::exit(1);
         }
-        sched_yield();
+        turn();
     }
+}
+
+/// Outside MPI.
+template <class Condition>
+void until(Condition met, const char *what)
+{
+    until(met, what, sched_yield);
+}
+
+void progress()
+{
+    int flag = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
 }
 
 /// The step that the four have come to.
@@ -59,10 +71,15 @@ class Steps {
         }
         word_ = static_cast<std::uint32_t *>(memory);
     }
+    [[nodiscard]] bool come_to(std::uint32_t step) const
+    {
+        return std::atomic_ref(*word_).load() >= step;
+    }
     void await(std::uint32_t step, const char *what) const
     {
-        until([&] { return std::atomic_ref(*word_).load() >= step; }, what);
+        until([&] { return come_to(step); }, what);
     }
+    void next() const { std::atomic_ref(*word_).fetch_add(1); }
     void set(std::uint32_t step) const { std::atomic_ref(*word_).store(step); }
 
   private:
@@ -107,13 +124,14 @@ void send(const Steps &steps, std::uint32_t after)
     steps.set(after + 1);
 }
 
-/// What others still had to tell this rank has come, with some luck.
+/// What the others have told this rank, who are outside MPI now, has come. A pass may take as long
+/// as somebody else keeps the core to whom it is left: they are few, but each takes all that is
+/// there.
 void drain(const VaderQueue &mine)
 {
-    constexpr int passes = 20000;
+    constexpr int passes = 100;
     for (int quiet = 0; quiet < passes; ++quiet) {
-        int flag = 0;
-        MPI_Iprobe(MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        progress();
         if (mine.look().kind != VaderQueue::Finding::whole) {
             quiet = 0;
         }
@@ -142,8 +160,12 @@ int main(int argc, char **argv)
     // Nothing of the barrier is under way when rank 0 says that it stays out.
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
-    constexpr std::uint32_t out = 1; // the reader is outside MPI
-    constexpr std::uint32_t over = 4;
+    constexpr std::uint32_t others_out = 3; // all but the reader are outside MPI
+    constexpr std::uint32_t out = 4;        // and the reader, too
+    constexpr std::uint32_t over = 7;
+    if (me != reader) {
+        steps.next();
+    }
     if (me == victim) {
         add_half(steps, empty ? out : out + 1);
     } else if (me == first) {
@@ -153,6 +175,8 @@ int main(int argc, char **argv)
     } else {
         const VaderQueue mine = queue_of(reader);
         that(mine.usable(), "there is no queue");
+        until([&] { return steps.come_to(others_out); }, "the others' end of the barrier",
+              progress);
         drain(mine);
         steps.set(out);
         steps.await(over, "the others");

@@ -25,15 +25,38 @@ import tap  # noqa: E402
 BUILD = tempfile.mkdtemp(prefix="harness.")
 
 
-def outcome_of(script, deadline=20.0):
+class Overdue(manifest.Test):
+    """A test whose deadline has passed as soon as there is a file, which it makes before it says its last word."""
+
+    ready = os.path.join(BUILD, "ready")
+
+    @property
+    def deadline(self):
+        return 0.0 if os.path.exists(self.ready) else self.at_the_latest
+
+    @deadline.setter
+    def deadline(self, seconds):
+        self.at_the_latest = seconds
+
+
+def outcome_of(script, kind=manifest.Test):
     """Runs a shell script as a test and returns its outcome."""
-    test = manifest.Test("unit", "script", deadline, "check", ["sh", "-c", script], BUILD)
+    test = kind("unit", "script", 20.0, "check", ["sh", "-c", script], BUILD)
     pool = supervisor.Pool(dict(os.environ))
     pool.start(test)
     done = []
     while not done:
         done = pool.wait(1.0)
     return done[0][1]
+
+
+def overdue_outcome_of(script):
+    """The same of one whose deadline passes when it runs the command GET_LATE. Whether it came to that is told, too."""
+    outcome = outcome_of(script.replace("GET_LATE", f"touch {Overdue.ready}; echo late"), Overdue)
+    was_ready = os.path.exists(Overdue.ready)
+    if was_ready:
+        os.unlink(Overdue.ready)
+    return outcome, was_ready
 
 
 def gone(pid_file):
@@ -84,11 +107,11 @@ def a_crash_is_seen():
 def the_deadline_holds_for_all_descendants():
     # A daemon in a session of its own that ignores SIGTERM, and a parent that cleans up after itself.
     daemon, trapped = os.path.join(BUILD, "daemon"), os.path.join(BUILD, "trapped")
-    outcome = outcome_of(
+    outcome, was_ready = overdue_outcome_of(
         f"trap 'echo done > {trapped}; exit 1' TERM; echo 1..1; "
         f"setsid sh -c 'trap \"\" TERM; echo $$ > {daemon}; while :; do sleep 60; done' & "
-        "while :; do sleep 60 & wait; done", deadline=1.5)
-    return ("deadline" in outcome["problem"] and gone(daemon) and os.path.exists(trapped)
+        f"while ! test -s {daemon}; do :; done; GET_LATE; while :; do sleep 60 & wait; done")
+    return (was_ready and "deadline" in outcome["problem"] and gone(daemon) and os.path.exists(trapped)
             and any("ending these" in line for line in outcome["tail"]))
 
 
@@ -113,8 +136,9 @@ def shared_memory_of_what_is_ended_goes_too():
 def where_it_stood_is_told():
     stuck = os.path.join(BUILD, "stuck")
     shutil.copy("/bin/sleep", stuck)
-    outcome = outcome_of(f"echo 1..1; {stuck} 600", deadline=1.5)
-    return any("#0" in line and "nanosleep" in line for line in outcome["tail"])
+    outcome, was_ready = overdue_outcome_of(
+        f"echo 1..1; {stuck} 600 & while ! grep -q '(stuck) S' /proc/$!/stat; do :; done; GET_LATE; wait")
+    return was_ready and any("#0" in line and "nanosleep" in line for line in outcome["tail"])
 
 
 def what_is_left_behind_is_found_and_ended():
