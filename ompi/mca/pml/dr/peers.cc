@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <new>
+#include <set>
 
 namespace ft::dr {
 
@@ -223,12 +224,17 @@ try {
     Guard guard(parting_lock_);
     // Before the communicators are counted: one that is added behind that finds it set.
     some_parted_.store(true, std::memory_order_release);
+    // Open MPI lists both groups, which are one for an intracommunicator of several jobs.
+    std::set<ProcessKey> strangers;
     const opal_namelist_t *entry = nullptr;
     OPAL_LIST_FOREACH(entry, &meeting, opal_namelist_t)
     {
         if (entry->name.jobid != self_.job) {
-            ++partings_[key_of(entry->name)];
+            strangers.insert(key_of(entry->name));
         }
+    }
+    for (const ProcessKey &who : strangers) {
+        ++partings_[who];
     }
     settle_partings();
 } catch (const std::bad_alloc &) {
@@ -241,22 +247,26 @@ try {
         return;
     }
     Guard guard(parting_lock_);
-    bool some = false;
+    std::set<ProcessKey> parting; // as in part()
     for (ompi_group_t *group : {comm->c_remote_group, comm->c_local_group}) {
         for (int rank = 0; !partings_.empty() && rank < group->grp_proc_count; ++rank) {
-            const auto found = partings_.find(key_of(ompi_group_get_proc_name(group, rank)));
-            if (found != partings_.end()) {
-                // Perhaps it was another one that was disconnected: then the process is asked on.
-                found->second -= std::min(found->second, 1U);
-                some = true;
+            const ProcessKey who = key_of(ompi_group_get_proc_name(group, rank));
+            if (partings_.contains(who)) {
+                parting.insert(who);
             }
         }
     }
-    if (some) {
+    for (const ProcessKey &who : parting) {
+        // Perhaps it was another one that was disconnected: then the process is asked on.
+        unsigned &disconnected = partings_[who];
+        disconnected -= std::min(disconnected, 1U);
+    }
+    if (!parting.empty()) {
         settle_partings();
     }
 } catch (const std::bad_alloc &) {
-    // As above.
+    Guard guard(parting_lock_);
+    partings_.clear(); // too few rather than too many
 }
 
 void Peers::meet(ompi_communicator_t *comm) noexcept
