@@ -71,8 +71,8 @@ bool behind_libmpi() noexcept
 void note_late_user()
 {
     if (OPAL_UNLIKELY(!process::run_through())) {
+        service().listen_on_all(); // may fail, and is tried again at the next call
         process::use_run_through();
-        service().listen_on_all();
         process::spread_news(); // receives from any source are judged by it
     }
 }

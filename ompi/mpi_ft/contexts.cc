@@ -78,10 +78,19 @@ bool used_once(std::uint32_t context) noexcept
     return context >= first_context && context < after_last_context;
 }
 
-void note_gone(std::uint32_t context)
+bool note_gone(std::uint32_t context)
 {
+    if (!used_once(context)) {
+        return false;
+    }
     const std::uint32_t place = context - first_context;
-    window_at(place / ids_per_window).gone |= std::uint64_t{1} << place % ids_per_window;
+    const auto window = windows().find(place / ids_per_window);
+    const std::uint64_t one = std::uint64_t{1} << place % ids_per_window;
+    if (window == windows().end() || (window->second.taken & one) == 0) {
+        return false; // Open MPI has many
+    }
+    window->second.gone |= one;
+    return true;
 }
 
 bool is_gone(std::uint32_t context) noexcept

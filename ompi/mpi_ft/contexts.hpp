@@ -20,8 +20,9 @@ inline constexpr std::uint64_t all_well = std::uint64_t{1} << 63;
 /// Whether no other communicator of this process ever has this context id.
 bool used_once(std::uint32_t context) noexcept;
 /// Keeps in mind that this process had a communicator with such an id, and what becomes of that.
-/// The service's lock is held.
-void note_gone(std::uint32_t context);
+/// The service's lock is held. \return false: it is one that Open MPI gives, which may come again;
+/// nothing is kept
+bool note_gone(std::uint32_t context);
 bool is_gone(std::uint32_t context) noexcept;
 
 /// How many windows there are: the PML bounds what a context id may be. The last one may be

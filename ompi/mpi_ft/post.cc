@@ -33,14 +33,14 @@ void Post::close() noexcept
 
 void Post::listen_on(ompi_communicator_t *comm)
 {
-    auto &line = lines_[comm];
-    if (!line) {
-        line = std::make_unique<Line>();
-        line->comm = comm;
-        // Not written to before a message comes, so it costs address space only.
-        line->buffer = std::unique_ptr<std::byte[]>(new std::byte[longest_letter]);
-        listen(*line);
+    if (lines_.contains(comm)) {
+        return;
     }
+    auto line = std::make_unique<Line>();
+    line->comm = comm;
+    // Not written to before a message comes, so it costs address space only.
+    line->buffer = std::unique_ptr<std::byte[]>(new std::byte[longest_letter]);
+    listen(*(lines_[comm] = std::move(line)));
 }
 
 void Post::hang_up(ompi_communicator_t *comm) noexcept

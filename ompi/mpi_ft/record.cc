@@ -470,7 +470,7 @@ bool Record::on_revoked(const Letter &letter)
         return true; // of one that had the same name before
     }
     if (comm_ == nullptr) {
-        return *first == first_sequence_; // else of one that will have it
+        return comes_before(*first, *next_sequence_); // else of one that will have it
     }
     revoke();
     return true;

@@ -207,8 +207,7 @@ void Service::forget(const Record &record)
     if (named != by_key_.end() && named->second == &record) {
         by_key_.erase(named);
     }
-    if (const std::uint32_t context = context_of(record.key()); used_once(context)) {
-        note_gone(context);
+    if (note_gone(context_of(record.key()))) {
         sequences_.erase(record.key());
     }
 }

@@ -22,6 +22,15 @@ bool has_failed(const ompi_request_t *request) noexcept
            request->req_status.MPI_ERROR != MPI_SUCCESS;
 }
 
+/// Whether Open MPI, when it looks for the failed one of an array, may read its communicator. It
+/// does not look whether a request is over; what a collective's open one was made to say is told.
+bool may_be_told(const ompi_request_t *request) noexcept
+{
+    return has_failed(request) ||
+           (request != nullptr && request->req_status.MPI_ERROR != MPI_SUCCESS &&
+            request->req_type == OMPI_REQUEST_PML && of_a_collective(request));
+}
+
 struct Kept {
     std::thread::id thread;
     ompi_communicator_t *comm;
@@ -50,7 +59,7 @@ thread_local KeptHere kept_here;
 
 /// What Open MPI is going to read of a request. A request of the PML holds its communicator, that
 /// of a collective does not: where it is gone, the error is for MPI_COMM_WORLD's handler.
-/// \param number of requests that have failed and are about to be freed
+/// \param number of requests that have failed; those that are over are about to be freed
 /// \return nullptr when there is nothing to be kept
 ompi_communicator_t *retained(ompi_request_t *request, std::size_t number) noexcept
 {
@@ -144,11 +153,11 @@ void keep_communicators(std::size_t count, ompi_request_t **requests) noexcept
     std::vector<Kept> fresh;
     try {
         const auto number =
-            static_cast<std::size_t>(std::count_if(requests, requests + count, has_failed));
+            static_cast<std::size_t>(std::count_if(requests, requests + count, may_be_told));
         fresh.reserve(number);
         for (std::size_t i = 0; i < count && fresh.size() < number; ++i) {
             ompi_communicator_t *const comm =
-                has_failed(requests[i]) ? retained(requests[i], number) : nullptr;
+                may_be_told(requests[i]) ? retained(requests[i], number) : nullptr;
             if (comm != nullptr) {
                 fresh.push_back({std::this_thread::get_id(), comm});
             }
