@@ -145,7 +145,9 @@ def goes_on_when_the_job_is_over():
         check(not it.cluster.await_none(EVERYTHING, it.end), "processes are left")
 
 
-# The longest ones first: the others fit in beside them.
+# The longest ones first: the others fit in beside them. No more at a time, for a job's time goes by while it waits for its turn
+# to launch something.
+AT_A_TIME = 2
 TESTS = [added_then_goes_on(stopped, asked, "stood still when it had asked"),
          added_then_goes_on(cut_off, invited, "was cut off before it had asked"),
          goes_on_then_added(stopped, invited, "stands still before it has asked"),
@@ -153,4 +155,4 @@ TESTS = [added_then_goes_on(stopped, asked, "stood still when it had asked"),
          goes_on_when_the_job_is_over]
 
 if __name__ == "__main__":
-    main(TESTS, len(TESTS))
+    main(TESTS, AT_A_TIME)

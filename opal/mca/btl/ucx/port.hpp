@@ -112,8 +112,8 @@ class Port {
 
     /// Sends, receives, completes. \return whether anything was done
     unsigned progress() noexcept { return uct_worker_progress(worker_); }
-    /// Takes in new connections. Seldom needed. \return false: some wait for free descriptors,
-    /// which is told once for each look at them
+    /// Takes in new connections. Seldom needed. \return false: it was found just now that
+    /// some wait for free descriptors
     bool look_for_connections() noexcept
     {
         if (listeners_.none()) {
