@@ -69,6 +69,8 @@ void Module::remove_peer(Endpoint *endpoint) noexcept
         const mca::Guard guard(lock_);
         if (endpoint->way != nullptr) {
             say_goodbye(*endpoint);
+        }
+        if (endpoint->way != nullptr) { // UCX did not find it broken over that
             if (wires_ != nullptr) {
                 wires_->let_go(*endpoint->wire, endpoint->way, true);
             }
