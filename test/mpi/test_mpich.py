@@ -26,7 +26,7 @@ import fttap  # noqa: E402
 
 KEPT = os.path.join(os.environ["FT_BUILD"], "mpich")
 BUILT = os.path.join(KEPT, "built")
-FOLDERS = ("basic", "pt2pt", "comm", "topo", "group", "attr", "errhan", "init", "datatype", "coll", "spawn", "threads/pt2pt",
+FOLDERS = ("pt2pt", "comm", "topo", "group", "attr", "errhan", "init", "datatype", "coll", "spawn", "threads/pt2pt",
            "threads/comm")
 SECONDS = 120  # of one program
 SLOTS = 100  # one of them spawns 64 processes
