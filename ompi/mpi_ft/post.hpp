@@ -24,8 +24,7 @@ namespace ft::validate {
 enum class Topic : std::uint32_t {
     strict_agreement = 1, ///< of one whose caller wants strict semantics
     loose_agreement = 2,
-    revoked =
-        3, ///< the communicator is revoked; tell the others. With the number of its first call
+    revoked = 3,   ///< it is revoked; the body is its first call's number; tell the others
     suspected = 4, ///< the sender finds no way to a process any more; `key` is its id
     pairing = 5,   ///< two groups agree on an intercommunicator; `key` is the receiver's group's
 };

@@ -233,8 +233,8 @@ class Watch(threading.Thread):
             self.noted.append((time.time(), int(waited[1]) / 1e6))
 
     def busy(self, until):
-        """The share of the time before this moment in which somebody waited; that in which this thread did counts, too. None
-        where the kernel does not count."""
+        """The share of the time before this moment in which somebody waited; that in which this thread did counts, too. 0
+        where the kernel does not count: then each eviction is a failure."""
         if not self.noted:
             return 0.0
         noted = [(when, waited) for when, waited in self.noted if until - LOOKED_BACK < when <= until]
