@@ -1,8 +1,4 @@
-#include <algorithm>
-
-#include "opal/ft/base/assert.hpp"
 #include "opal/ft/base/copy.hpp"
-#include "opal/ft/base/crc32c.hpp"
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -61,19 +57,5 @@ void copy_past_caches(std::byte *to, std::span<const std::byte> from) noexcept
 }
 
 #endif
-
-std::uint32_t copy_crc32c_past_caches(std::span<std::byte> to, std::span<const std::byte> from)
-{
-    FT_ASSERT(to.size() >= from.size());
-    // The sum finds each piece of the source in the nearest cache.
-    constexpr std::size_t piece = std::size_t{16} * 1024;
-    Crc32c sum;
-    for (std::size_t at = 0; at < from.size(); at += piece) {
-        const auto bytes = from.subspan(at, std::min(piece, from.size() - at));
-        copy_past_caches(to.data() + at, bytes);
-        sum.update(bytes);
-    }
-    return sum.value();
-}
 
 } // namespace ft::base

@@ -16,11 +16,19 @@
 
 namespace ft::base {
 
+/// Which bytes are read for the sum of a copy. In one pass they are the same.
+enum class Summed : std::uint8_t { source, copy };
+
 /// A checksum in the making, over data that comes in pieces.
 class Crc32c {
   public:
     /// Goes on with `data`, of any length, empty included. Returns itself for chaining.
     Crc32c &update(std::span<const std::byte> data);
+
+    /// The same, and copies `from` as the function of the like name does (copy_crc32c and so on).
+    Crc32c &copy(std::span<std::byte> to, std::span<const std::byte> from);
+    Crc32c &copy_shared(std::span<std::byte> to, std::span<const std::byte> from, Summed summed);
+    Crc32c &copy_past_caches(std::span<std::byte> to, std::span<const std::byte> from);
 
     /// The checksum of everything given so far; 0 when nothing was.
     std::uint32_t value() const { return ~state_; }
@@ -28,6 +36,9 @@ class Crc32c {
   private:
     std::uint32_t state_ = 0xffffffffU;
 };
+
+/// What is shorter is not copied and summed in one pass anywhere.
+inline constexpr std::size_t least_in_one_pass = 256;
 
 /// The checksum of one run of bytes.
 std::uint32_t crc32c(std::span<const std::byte> data);
@@ -43,13 +54,11 @@ std::uint32_t crc32c(std::span<const std::byte, 40> front, std::uint64_t last,
 std::uint32_t crc32c(const std::array<std::uint64_t, 3> &words, std::span<const std::byte> rest);
 
 /// Copies `from` to the beginning of `to`, which must be at least as long and not overlap it, and
-/// returns the checksum of the bytes copied. One pass where the processor has VPCLMULQDQ and
-/// AVX-512 (looked up at run time): from tens of KiB up it costs what the copy costs. Elsewhere
-/// memcpy and isa-l, piece by piece.
+/// returns the checksum of the bytes copied. One pass where the processor has VPCLMULQDQ and AVX2
+/// (looked up at run time): with AVX-512 it costs, from tens of KiB up, what the copy costs.
+/// Elsewhere, and below least_in_one_pass bytes, memcpy and isa-l, piece by piece.
 std::uint32_t copy_crc32c(std::span<std::byte> to, std::span<const std::byte> from);
 
-/// Which bytes are read for the sum of a copy. In one pass they are the same.
-enum class Summed : std::uint8_t { source, copy };
 /// The same for memory, on one side, that another core uses too: memcpy's place is taken by
 /// copy_by_vectors (copy.hpp).
 std::uint32_t copy_crc32c_shared(std::span<std::byte> to, std::span<const std::byte> from,

@@ -54,14 +54,13 @@ brief_crc(std::span<const std::byte> fragment, std::uint64_t last, const FragHea
 
 } // namespace detail
 
-/// Writes the header to the beginning of `fragment`, behind which the payload stands already, and
-/// seals it as far as its flags say. \param upper the 8 bytes of upper header that it has room for
-[[gnu::always_inline]] inline void write_brief(const FragHeader &h, std::uint64_t upper,
-                                               std::span<std::byte> fragment) noexcept
+namespace detail {
+
+/// Writes all of the header but its last word. \return that word without the checksum
+[[gnu::always_inline]] inline std::uint64_t
+write_brief_front(const FragHeader &h, std::uint64_t upper, std::span<std::byte> fragment) noexcept
 {
     FT_ASSERT(fragment.size() >= brief_bytes && h.payload_bytes <= most_brief_payload);
-    using detail::pack;
-    using detail::put_word;
     std::byte *const out = fragment.data();
     put_word(out, pack(std::to_integer<std::uint32_t>(brief_mark) | std::uint32_t{h.flags} << 8 |
                            h.payload_bytes << 16,
@@ -71,11 +70,44 @@ brief_crc(std::span<const std::byte> fragment, std::uint64_t last, const FragHea
     put_word(out + 16, pack(h.timestamp, h.echo_timestamp));
     put_word(out + 24, pack(h.order, h.cumulative));
     put_word(out + brief_upper_place, upper);
-    std::uint64_t last = h.echo_delay_us;
+    return h.echo_delay_us;
+}
+
+inline constexpr std::size_t brief_last_place = brief_bytes - sizeof(std::uint64_t);
+
+} // namespace detail
+
+/// Writes the header to the beginning of `fragment`, behind which the payload stands already, and
+/// seals it as far as its flags say. \param upper the 8 bytes of upper header that it has room for
+[[gnu::always_inline]] inline void write_brief(const FragHeader &h, std::uint64_t upper,
+                                               std::span<std::byte> fragment) noexcept
+{
+    std::uint64_t last = detail::write_brief_front(h, upper, fragment);
     if ((h.flags & (flag_payload_checksummed | flag_header_checksummed)) != 0) {
         last |= std::uint64_t{detail::brief_crc(fragment, last, h)} << 32;
     }
-    put_word(out + 40, last);
+    detail::put_word(fragment.data() + detail::brief_last_place, last);
+}
+
+/// The same with the payload, which is copied there and, if it is to be, summed meanwhile.
+inline void write_brief(const FragHeader &h, std::uint64_t upper,
+                        std::span<const std::byte> payload, std::span<std::byte> fragment) noexcept
+{
+    FT_ASSERT(h.payload_bytes == payload.size());
+    const auto place = fragment.subspan(brief_bytes);
+    if (!h.has(flag_payload_checksummed) || payload.size() < base::least_in_one_pass) {
+        if (!payload.empty()) {
+            std::memcpy(place.data(), payload.data(), payload.size());
+        }
+        write_brief(h, upper, fragment);
+        return;
+    }
+    std::uint64_t last = detail::write_brief_front(h, upper, fragment);
+    std::byte *const out = fragment.data() + detail::brief_last_place;
+    detail::put_word(out, last);
+    const std::uint32_t crc =
+        base::Crc32c().update(fragment.first<brief_bytes>()).copy(place, payload).value();
+    detail::put_word(out, last | std::uint64_t{crc} << 32);
 }
 
 /// Reads and checks a fragment for which `is_brief` holds, longer than what it describes or not,

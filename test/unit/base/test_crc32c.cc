@@ -1,5 +1,6 @@
 #include "opal/ft/base/copy.hpp"
 #include "opal/ft/base/crc32c.hpp"
+#include "opal/ft/base/fold.hpp"
 #include "opal/ft/base/rng.hpp"
 #include "test/unit/cmocka.hpp"
 
@@ -155,6 +156,21 @@ void copying_gives_the_bytes_and_their_sum(void **)
         look(copy_crc32c_past_caches(place, from));
         copy_by_vectors(place.data(), from);
         look(right);
+        const std::size_t front = length / 3;
+        std::memcpy(place.data(), from.data(), front);
+        look(Crc32c()
+                 .update(from.first(front))
+                 .copy(place.subspan(front), from.subspan(front))
+                 .value());
+#if defined(__x86_64__)
+        // The wider registers hide the others where the processor has both.
+        for (const Width width : {Width::bits_256, Width::bits_512}) {
+            if (length >= least_in_one_pass + 64 && can_fold(width)) {
+                look(~copy_folding(width, Store::usual, 0xffffffffU, place.data(), from));
+                look(~copy_folding(width, Store::past_caches, 0xffffffffU, place.data(), from));
+            }
+        }
+#endif
     };
     for (std::size_t length = 0; length < 1100; ++length) {
         check(length, length % 9, length % 7);
@@ -229,6 +245,8 @@ void the_upper_parts_of_vector_registers_are_left_clear(void **)
             volatile std::uint32_t sum = crc32c(std::span(data).first(length));
             left |= upper_parts();
             sum = copy_crc32c(copy, std::span(data).first(length));
+            left |= upper_parts();
+            sum = copy_crc32c_past_caches(copy, std::span(data).first(length));
             left |= upper_parts();
             (void)sum;
         }

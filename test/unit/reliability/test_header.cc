@@ -292,6 +292,21 @@ void the_brief_form_says_the_same(void **)
     }
 }
 
+void a_brief_one_written_with_its_payload_is_the_same(void **)
+{
+    constexpr std::uint8_t both = flag_payload_checksummed | flag_header_checksummed;
+    for (const std::uint8_t unset : {std::uint8_t{0}, flag_payload_checksummed, both}) {
+        for (const std::size_t bytes : {0U, 8U, 255U, 256U, 257U, 4096U}) {
+            FragHeader h = brief_sample(bytes);
+            h.flags &= static_cast<std::uint8_t>(~unset);
+            const std::vector<std::byte> b = brief_fragment(h);
+            std::vector<std::byte> again(b.size(), std::byte{0x5a});
+            write_brief(h, brief_upper, std::span(b).subspan(brief_bytes), again);
+            assert_true(again == b);
+        }
+    }
+}
+
 void every_flipped_bit_of_a_brief_one_is_caught(void **)
 {
     for (const std::size_t bytes : {0U, 8U, 13U, 72U, 600U}) {
@@ -365,6 +380,7 @@ int main()
         cmocka_unit_test(an_ack_is_read_as_written),
         cmocka_unit_test(an_impossible_ack_is_refused),
         cmocka_unit_test(the_brief_form_says_the_same),
+        cmocka_unit_test(a_brief_one_written_with_its_payload_is_the_same),
         cmocka_unit_test(every_flipped_bit_of_a_brief_one_is_caught),
         cmocka_unit_test(a_brief_one_is_summed_as_far_as_it_says),
         cmocka_unit_test(serial_numbers_wrap),

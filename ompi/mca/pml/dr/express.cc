@@ -206,12 +206,10 @@ bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match
     if (path.checksum && !bytes.empty()) {
         header.flags |= reliability::flag_payload_checksummed;
     }
-    if (!bytes.empty()) {
-        std::memcpy(const_cast<std::byte *>(tx->bytes), bytes.data(), bytes.size());
-    }
     tx->form = header.form;
     std::span<std::byte> whole;
     if (OPAL_LIKELY(header.form == Form::compressed)) {
+        base::copy_short(const_cast<std::byte *>(tx->bytes), bytes);
         whole = TxPools::compressed_of(*tx);
         reliability::write_compressed(header, match, whole);
     } else {
@@ -223,7 +221,7 @@ bool PeerState::send_brief(std::span<const std::byte> bytes, std::uint64_t match
             header.flags |= reliability::flag_header_checksummed;
         }
         whole = TxPools::brief_of(*tx);
-        reliability::write_brief(header, match, whole);
+        reliability::write_brief(header, match, bytes, whole);
     }
     if (!hand_to(path, whole)) {
         pools().put(tx);
