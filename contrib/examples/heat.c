@@ -3,7 +3,7 @@
  *
  * usage: mpirun --mca errmgr radixft --mca pml dr ... heat FOLDER [SIZE [ITERATIONS
  *        [RANK:ITERATION...]]]     each of these ranks kills itself at that iteration
- * build: mpicc -o heat heat.c -lmpi_ft
+ * build: mpicc -o heat heat.c $(pkg-config --cflags --libs mpi_ft)
  *
  * The rows of the plate are spread over the ranks, and neighbours exchange their edges in each
  * iteration. Every so often the whole plate is kept in a file in FOLDER, which all ranks must see.

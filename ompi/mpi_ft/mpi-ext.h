@@ -3,7 +3,7 @@
  * For programs written for user-level failure mitigation (ULFM), which include <mpi-ext.h>: Open
  * MPI's own header of that name, and with it the calls, types and error classes of mpi_ft.h. Put
  * the folder of this file on the include path before Open MPI's (pkg-config --cflags mpi_ft) and
- * link with -lmpi_ft.
+ * link with what pkg-config --libs mpi_ft says.
  */
 #ifndef MPI_FT_MPI_EXT_H
 #define MPI_FT_MPI_EXT_H

@@ -30,6 +30,20 @@ def agree(framework, component, folder, env=None):
               f"{name}: {value!r} registered, {described[name]!r} described")
 
 
+def names_agree(framework, component, folder):
+    """The same for a page that names several parameters at once and without their prefix: the names."""
+    prefix = f"{framework}_{component}"
+    listing = ompi_info("--param", framework, component, "--level", "9", "--parsable")
+    registered = set(re.findall(rf"param:{prefix}_(\w+):value:", listing))
+    with open(os.path.join(TOP, folder, f"mca_{prefix}.7"), encoding="utf-8") as page:
+        section = re.search(r"^\.SH PARAMETERS\n(.*?)^\.SH ", page.read(), re.M | re.S)
+    described = set()
+    for line in re.findall(r"^\.TP\n\.BR? (.*)$", section[1] if section else "", re.M):
+        described.update(re.sub(r'"[^"]*"', " ", line).split())
+    check(registered and registered == described,
+          f"only registered: {registered - described}; only described: {described - registered}")
+
+
 def variables_agree(framework, component, folder):
     """The page in folder describes every performance variable, and no other."""
     prefix = f"{framework}_{component}"

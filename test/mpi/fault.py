@@ -8,6 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 sys.dont_write_bytecode = True
 
+import ftmanual  # noqa: E402
 import ftmpi  # noqa: E402
 import fttap  # noqa: E402
 
@@ -136,7 +137,12 @@ def puts_suffer():
     fttap.check(False, "no put was corrupted in nine runs")
 
 
-TESTS = [same_seed, only_named_btl, only_some_ranks, only_acknowledgements, only_data,
+def manual_names_the_parameters():
+    """The man page names every parameter, and no other"""
+    ftmanual.names_agree("btl", "fault", "opal/mca/btl/fault")
+
+
+TESTS = [manual_names_the_parameters, same_seed, only_named_btl, only_some_ranks, only_acknowledgements, only_data,
          all_is_data_to_ob1, one_direction, flapping,
          death_is_told_to_dr, children_do_not_count, puts_suffer]
 

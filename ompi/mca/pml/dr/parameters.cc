@@ -131,9 +131,9 @@ std::array<Entry, Index::count> table{{
      "bandwidth; 0: they go through shared memory alone while it carries, and over the others when "
      "it does not. 0: what a network card between two processes of a node would add is not used, "
      "and silence of shared memory is borne with for about rto_max_ms, for it is that of a peer "
-     "that computes. 1: where that is the kernel's loopback, the same cores do both, one slower: 1 "
-     "MiB over vader "
-     "and tcp moved at 6.8 GB/s, over vader alone at 9.2; and each pass of progress looks at "
+     "that computes. 1: where that is the kernel's loopback, the same cores do both, one slower: "
+     "with an earlier version 1 MiB over vader and tcp moved at 6.8 GB/s, over vader alone at 9.2; "
+     "and each pass of progress looks at "
      "sockets from the first fragment on, 1 us a time."},
     {"probe_interval_ms", 500, 1, 3600000, OPAL_INFO_LVL_5,
      "Time between probes of a path that is down, and silence in the middle of a long message "
