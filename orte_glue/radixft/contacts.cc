@@ -1,28 +1,24 @@
 // The daemons' addresses, which the runtime keeps in the store of this process's PMIx server.
 //
-// A daemon keeps what it has looked up or been told. A look into the store waits for the server's
-// thread, which a client that dies at the wrong moment can leave before a mutex for ever
-// (errmgr_radixft_pmix.cc), and a daemon must be able to knock at others all the same. mpirun looks
-// each time: there the runtime replaces the address of a daemon that it has started again.
+// They are looked up when the job begins and once more when the view changes, some in each tick,
+// and kept. A look into the store waits for the server's thread, which a client that dies at the
+// wrong moment can leave before a mutex for ever (errmgr_radixft_pmix.cc), and a daemon must be
+// able to knock at others all the same. At mpirun the runtime replaces the address of a daemon that
+// it has started again: there a member's is kept alone, until it is one no more.
 #include "orte_glue/radixft/daemon.hpp"
 
+#include "orte_glue/radixft/contact_book.hpp"
 #include "orte_glue/radixft/probe.hpp"
-
-#include <map>
 
 namespace ft::radixft {
 
 namespace {
 
-std::map<NodeId, std::string> known; ///< in a daemon; one thread
+/// So many addresses are looked up in a tick.
+constexpr std::size_t most_looked_up = 64;
 
-} // namespace
-
-std::string contact(NodeId id)
+std::string look_up(NodeId id)
 {
-    if (const auto at = known.find(id); at != known.end()) {
-        return at->second;
-    }
     orte_process_name_t name = *ORTE_PROC_MY_NAME;
     name.vpid = id;
     char *uri = nullptr;
@@ -35,10 +31,41 @@ std::string contact(NodeId id)
     } else if (id == 0 && orte_process_info.my_hnp_uri != nullptr) {
         text = orte_process_info.my_hnp_uri;
     }
-    if (!text.empty() && !ORTE_PROC_IS_HNP) {
-        known.emplace(id, text);
-    }
     return text;
+}
+
+bool lasts(NodeId id)
+{
+    return !ORTE_PROC_IS_HNP || Daemon::get().has_member(id);
+}
+
+ContactBook book(look_up, lasts);
+
+} // namespace
+
+std::string contact(NodeId id)
+{
+    return book.get(id);
+}
+
+void Daemon::look_up_contacts()
+{
+    if (is_member()) {
+        const membership::View &view = *session_->engine().view();
+        book.look_up_some(
+            view.size(), [&view](std::size_t i) { return view.at(static_cast<NodeId>(i)); },
+            most_looked_up);
+    }
+}
+
+void contacts_changed(std::span<const membership::Removed> gone)
+{
+    for (const membership::Removed &one : gone) {
+        if (ORTE_PROC_IS_HNP) {
+            book.forget(one.id);
+        }
+    }
+    book.begin_anew();
 }
 
 std::vector<sockaddr_storage> addresses_of(NodeId id)
@@ -49,9 +76,9 @@ std::vector<sockaddr_storage> addresses_of(NodeId id)
 void remember_contact(NodeId id, const std::string &uri)
 {
     if (ORTE_PROC_IS_HNP || uri.empty()) {
-        known.erase(id);
+        book.forget(id);
     } else {
-        known[id] = uri;
+        book.remember(id, uri);
     }
     opal_process_name_t name = *ORTE_PROC_MY_NAME;
     name.vpid = id;

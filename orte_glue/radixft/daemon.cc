@@ -2,6 +2,7 @@
 
 #include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/launch_key.hpp"
+#include "orte_glue/radixft/open_files.hpp"
 #include "orte_glue/radixft/probe.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 
@@ -20,9 +21,7 @@ namespace {
 /// Ticks after which mpirun looks for daemons whose leaving it may have missed.
 constexpr unsigned leaving_patience = 10;
 /// Format of READY and GO and of everything behind them. Daemons of different formats do not mix.
-constexpr std::uint32_t format = 7;
-/// So many daemons' addresses are looked up when the job begins (contacts.cc says why so early).
-constexpr std::uint32_t most_looked_up = 64;
+constexpr std::uint32_t format = 8;
 /// How long mpirun's host has to answer a daemon that finds the launch to take too long.
 constexpr base::Duration mpirun_patience = 1000_ms;
 
@@ -141,6 +140,7 @@ int Daemon::start() noexcept
         return ORTE_ERR_SILENT;
     }
     run_promptly();
+    raise_open_files();
     start_board();
     start_lines();
     start_watch();
@@ -250,6 +250,8 @@ void Daemon::on_timer()
         jobs_.learn();
         session_->tick(now);
         gather_->tick();
+        forget_collectives(now);
+        look_up_contacts();
         end_input();
         check_ranks();
         wind_down_->tick();
@@ -481,11 +483,8 @@ void Daemon::begin(std::uint32_t daemons)
     }
     story(1, "begins: %u daemons, arity %d%s%s", daemons, p.arity,
           p.repair != 0 ? ", repaired tree" : "", p.localised_view != 0 ? ", localised views" : "");
-    for (NodeId id = 0; id < std::min(daemons, most_looked_up); ++id) {
-        if (id != self_) {
-            contact(id);
-        }
-    }
+    check_open_files(daemons);
+    look_up_contacts();
     open_connections();
     apply_view();
     for (const auto &[from, bytes] : std::exchange(early_, {})) {
@@ -582,7 +581,8 @@ void Daemon::check_mpirun(base::Time now)
     looked_for_mpirun_at_ = now;
     knock(addresses_of(0), mpirun_patience, [](Knock answer) {
         Daemon &self = get();
-        if (answer != Knock::accepted && self.started_ && !self.begun()) {
+        if (answer != Knock::accepted && answer != Knock::unasked && self.started_ &&
+            !self.begun()) {
             self.peer_left(0);
         }
     });

@@ -108,6 +108,8 @@ class Daemon {
     void channel_broke(const char *text) noexcept;
     /// At mpirun: the command that had started a daemon ended with an error.
     void launcher_reports(orte_proc_t &daemon) noexcept;
+    /// At mpirun: the command that had started several daemons ended with an error.
+    void launchers_end() noexcept;
     /// At a daemon: the same as connection_lost(), also for the time before the job has begun.
     void peer_left(NodeId id) noexcept;
     /// At mpirun: its exit code if it has none yet. The runtime sets one of its own when a remote
@@ -157,6 +159,11 @@ class Daemon {
     bool begun() const { return session_ && session_->begun(); }
     /// And this daemon is a member, which one that joins is only later.
     bool is_member() const { return begun() && session_->engine().view() != nullptr; }
+    /// It is one, and this daemon is one too.
+    bool has_member(NodeId id) const
+    {
+        return is_member() && session_->engine().view()->contains(id);
+    }
 
   private:
     friend struct Callbacks;
@@ -271,6 +278,10 @@ class Daemon {
     void knock_at(NodeId id);
     void answered_in_launch(NodeId id, bool refused);
     void on_refused(NodeId id);
+    void check_open_files(std::uint32_t daemons) const;
+
+    // contacts.cc
+    void look_up_contacts();
 
     // daemon_rails.cc
     void start_rails();
@@ -301,6 +312,8 @@ class Daemon {
     void tell_ranks();
     static void tell_ranks(const RankDeath &death);
     void complete(const Gather::Done &done);
+    void forget_collectives(base::Time now);
+    static bool is_over(const Bytes &signature);
     bool anyone_here(std::span<const Rank> named) const;
     bool gone(NodeId id, const Bytes &signature);
     void end_here(const char *topic);
@@ -410,9 +423,10 @@ class Daemon {
     std::int64_t started_wall_us_ = 0;
     bool waiting_for_spread_ = false;
     int exit_code_ = 0;
-    bool over_ = false;    ///< the job is being ended
-    bool welcome_ = false; ///< this daemon has a view
-    Drops drops_;          ///< the engine's apart
+    bool over_ = false;      ///< the job is being ended
+    bool suspended_ = false; ///< a user has had the ranks stopped, through mpirun
+    bool welcome_ = false;   ///< this daemon has a view
+    Drops drops_;            ///< the engine's apart
     unsigned leaving_ticks_ = 0;
     std::optional<base::Time> orphaned_at_; ///< mpirun has been gone since
     std::map<Rank, unsigned> input_looks_;  ///< that found nothing to be read, in a row
@@ -427,6 +441,7 @@ class Daemon {
     opal_event_t timer_;
     base::Time armed_for_;
     base::Time tick_at_;
+    base::Time forgot_at_; ///< collectives
 };
 
 /// Between repetitions of what the two small protocols have not been answered, and between looks at
@@ -468,5 +483,7 @@ std::string contact(NodeId id);
 std::vector<sockaddr_storage> addresses_of(NodeId id);
 /// Has the runtime remember another one.
 void remember_contact(NodeId id, const std::string &uri);
+/// Members have come and gone, these.
+void contacts_changed(std::span<const membership::Removed> gone);
 
 } // namespace ft::radixft

@@ -3,6 +3,7 @@
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/open_files.hpp"
 #include "orte_glue/radixft/probe.hpp"
 
 namespace ft::radixft {
@@ -22,6 +23,12 @@ constexpr base::Duration others_knock_after = 5_ms;
 /// one that is to join. The kernel may close the connections of a dying process before the port at
 /// which it listened.
 constexpr base::Duration knock_again_after = 50_ms;
+
+/// As many open files as a daemon wants besides one for each other daemon: what it has open anyway,
+/// knocks, and five for each of its ranks.
+constexpr std::uint64_t files_besides = 512;
+/// Daemons that are to be mpirun's successors, and have connections to all.
+constexpr NodeId first_few = 4;
 
 } // namespace
 
@@ -61,6 +68,12 @@ void Daemon::knock_at(NodeId id)
     story(2, "lost the connection to daemon %u, knocks at its port", id);
     knock(addresses_of(id), knock_patience, [id](Knock answer) {
         Daemon &self = get();
+        if (answer == Knock::unasked && self.started_ && !self.over_ && self.reachable(id) &&
+            !self.connected_.contains(id)) {
+            // Nothing is known of it. What is to be said to it would want a socket too, and fail.
+            Callbacks::after(knock_again_after, [id] { get().knock_at(id); });
+            return;
+        }
         const std::vector<Held::Message> held = self.held_.end(id);
         if (!self.started_) {
             return;
@@ -68,6 +81,7 @@ void Daemon::knock_at(NodeId id)
         story(2, "knock at daemon %u: %s", id,
               answer == Knock::refused    ? "refused"
               : answer == Knock::accepted ? "accepted"
+              : answer == Knock::unasked  ? "no socket to be had"
                                           : "silence");
         if (!self.begun()) {
             self.answered_in_launch(id, answer == Knock::refused);
@@ -83,7 +97,9 @@ void Daemon::knock_at(NodeId id)
         for (const Held::Message &m : held) {
             self.send(id, m.tag, m.bytes);
         }
-        self.session_->suspicion(monotonic_now(), id);
+        if (answer != Knock::unasked) {
+            self.session_->suspicion(monotonic_now(), id);
+        }
         if (self.awaits_newcomer(id)) {
             // Nobody probes who is no member.
             Callbacks::after(knock_again_after, [id] {
@@ -136,6 +152,16 @@ void Daemon::on_refused(NodeId id)
     session_->proof(monotonic_now(), id, membership::ProofKind::refused);
     flush();
     arm_timer();
+}
+
+void Daemon::check_open_files(std::uint32_t daemons) const
+{
+    if (const std::uint64_t most = most_open_files();
+        self_ < first_few && most < daemons + files_besides) {
+        orte_show_help("help-errmgr-radixft.txt", "few-files", true, orte_process_info.nodename,
+                       static_cast<unsigned long>(most),
+                       static_cast<unsigned long>(daemons + files_besides));
+    }
 }
 
 void Daemon::channel_broke(const char *text) noexcept

@@ -16,6 +16,9 @@ namespace {
 /// How much later than on the board a death is told by PMIx. Ranks that poll know by then, also
 /// where several of them share a core; those that do not poll know that much later.
 constexpr base::Duration events_after = 5_ms;
+/// The last release of a collective is kept for at least so long after its jobs have ended. Whoever
+/// still waits for it says so every 13 s at least.
+constexpr base::Duration collectives_kept = 300_s;
 
 } // namespace
 
@@ -47,6 +50,18 @@ void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
     // The shell's end says little about the daemon's.
     daemon.state = ORTE_PROC_STATE_RUNNING;
     connection_lost(daemon.name.vpid);
+}
+
+void Daemon::launchers_end() noexcept
+{
+    // It ends when the last of them has, and returns what any of them has: when the job has begun
+    // that is no news of one that lives.
+    if (over_ || orte_orteds_term_ordered) {
+        check_all_gone();
+    } else if (!begun()) {
+        launch_failed("the command by which mpirun starts its daemons (srun, aprun) returned an "
+                      "error, or one of the daemons did, before the job had begun.");
+    }
 }
 
 void Daemon::peer_left(NodeId id) noexcept
@@ -223,6 +238,7 @@ void Daemon::on_installed(const Event &event)
             }
         }
     }
+    contacts_changed(event.change ? event.change->removed : std::vector<membership::Removed>());
     follow_joins(event);
     hosts_.follow(*event.view);
     open_connections();
@@ -252,15 +268,19 @@ void Daemon::apply_view()
     }
     // Of all daemons ever lost: the root that had to announce their ranks' deaths may have died
     // over it.
+    std::vector<RankDeath> deaths;
     for (const auto &[id, loss] : losses_) {
         if (loss.id == no_node) {
             continue;
         }
         for (const Rank who : loss.ranks) {
-            session_->report(monotonic_now(), {who, id, Cause::node_died, 128 + SIGKILL, loss.epoch,
-                                               loss.noticed_us, loss.stabilized_ns / 1000});
+            if (!session_->deaths().announced(who)) {
+                deaths.push_back({who, id, Cause::node_died, 128 + SIGKILL, loss.epoch,
+                                  loss.noticed_us, loss.stabilized_ns / 1000});
+            }
         }
     }
+    session_->report(monotonic_now(), deaths);
     gather_->recheck();
 }
 
@@ -287,6 +307,10 @@ void Daemon::announce(const std::vector<RankDeath> &deaths)
     for (const RankDeath &death : deaths) {
         on_announced(death);
     }
+    if (!over_) {
+        mind_callers();
+        gather_->recheck();
+    }
 }
 
 void Daemon::on_announced(const RankDeath &death)
@@ -312,8 +336,6 @@ void Daemon::on_announced(const RankDeath &death)
     if (ORTE_PROC_IS_HNP) {
         account(death);
     }
-    mind_callers();
-    gather_->recheck();
 }
 
 void Daemon::account(const RankDeath &death)
@@ -407,6 +429,25 @@ bool Daemon::gone(NodeId id, const Bytes &signature)
     return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [this](Rank r) {
         return session_->deaths().announced(r);
     });
+}
+
+/// Whether nobody here takes part in collectives with this signature any more, as far as the
+/// runtime knows: its jobs have ended, or at a daemon this one's ranks of them.
+bool Daemon::is_over(const Bytes &signature)
+{
+    const std::vector<Rank> named = decode_signature(signature);
+    return !named.empty() && std::all_of(named.begin(), named.end(), [](const Rank &rank) {
+        const orte_job_t *const job = orte_get_job_data_object(rank.jobid);
+        return job == nullptr || job->state > ORTE_JOB_STATE_UNTERMINATED;
+    });
+}
+
+void Daemon::forget_collectives(base::Time now)
+{
+    if (now - forgot_at_ >= collectives_kept) {
+        forgot_at_ = now;
+        gather_->forget(is_over);
+    }
 }
 
 int Daemon::allgather(orte_grpcomm_coll_t *coll, opal_buffer_t *data) noexcept

@@ -199,7 +199,10 @@ void Callbacks::launch_daemons(int fd, short flags, void *data) noexcept
         // The next daemon's number is that of daemons: so it gets its old one.
         daemons->num_procs = id;
     }
-    self.start_daemons_(fd, flags, data);
+    {
+        const WithEnvironment key(self.launch_key_);
+        self.start_daemons_(fd, flags, data);
+    }
     if (id != no_node) {
         daemons->num_procs = count;
         daemons->num_reported = count - 1;

@@ -112,9 +112,12 @@ void Callbacks::line_broke(int, short, void *) noexcept
 
 int Callbacks::signalled(const orte_process_name_t *rank, std::int32_t number) noexcept
 {
-    if (const auto &watch = Daemon::get().watch_;
-        watch && (number == SIGSTOP || number == SIGTSTP || number == SIGCONT)) {
-        watch->on_suspended(number != SIGCONT);
+    if (number == SIGSTOP || number == SIGTSTP || number == SIGCONT) {
+        Daemon &self = Daemon::get();
+        self.suspended_ = number != SIGCONT;
+        if (self.watch_) {
+            self.watch_->on_suspended(self.suspended_);
+        }
     }
     return signal_ranks(rank, number);
 }
@@ -358,6 +361,10 @@ void Daemon::watch_ranks(base::Time now)
     if (signal_ranks == nullptr && orte_odls.signal_local_procs != nullptr) {
         signal_ranks = std::exchange(orte_odls.signal_local_procs, Callbacks::signalled);
         end_ranks = std::exchange(orte_odls.kill_local_procs, Callbacks::ended);
+    }
+    if (orphaned_at_ && suspended_) {
+        story(1, "lets its ranks go on, which were stopped through mpirun");
+        orte_odls.signal_local_procs(nullptr, SIGCONT); // nobody else will
     }
     if (!watch_ || over_ || orte_orteds_term_ordered) {
         return;

@@ -72,9 +72,6 @@ void DeathSpread::on_view(Epoch epoch, NodeId root, std::span<const NodeId> chil
     acked_ = 0;
     list_.clear();
     place_.clear();
-    for (const auto &[who, death] : known_) {
-        pending_[who] = death;
-    }
     collecting_ = collected_ = false;
     asker_ = no_node;
     gathered_.clear();
@@ -82,6 +79,10 @@ void DeathSpread::on_view(Epoch epoch, NodeId root, std::span<const NodeId> chil
     if (!is_root()) {
         send_reports();
     } else if (knows_all) {
+        // What was announced, for those who joined and those to whom a message was lost.
+        for (const auto &[who, death] : known_) {
+            append(death);
+        }
         append_pending();
     } else {
         collect();
@@ -98,6 +99,7 @@ void DeathSpread::append_pending()
     for (const auto &[who, death] : std::exchange(pending_, {})) {
         append(death);
     }
+    send_news();
 }
 
 /// Asks the subtree what was announced before this term.
@@ -224,27 +226,36 @@ bool DeathSpread::on_known(NodeId from, std::span<const std::byte> body)
     return true;
 }
 
-void DeathSpread::report(const RankDeath &death)
+void DeathSpread::report(std::span<const RankDeath> deaths)
 {
-    RankDeath mine = death;
-    if (mine.epoch == 0) {
-        mine.epoch = term_;
+    std::vector<RankDeath> mine(deaths.begin(), deaths.end());
+    for (RankDeath &death : mine) {
+        if (death.epoch == 0) {
+            death.epoch = term_;
+        }
     }
     enqueue(mine);
 }
 
-void DeathSpread::enqueue(const RankDeath &death)
+void DeathSpread::enqueue(std::span<const RankDeath> deaths)
 {
-    if (known_.contains(death.who) || pending_.contains(death.who)) {
+    bool fresh = false;
+    for (const RankDeath &death : deaths) {
+        if (known_.contains(death.who) || pending_.contains(death.who)) {
+            continue;
+        }
+        fresh = true;
+        pending_[death.who] = death;
+    }
+    if (!fresh) {
         return;
     }
-    if (is_root() && !collecting_) {
-        append(death);
-        return;
-    }
-    pending_[death.who] = death;
-    if (root_ != no_node && !is_root()) {
-        send_reports();
+    if (!is_root()) {
+        if (root_ != no_node) {
+            send_reports();
+        }
+    } else if (!collecting_) {
+        append_pending();
     }
 }
 
@@ -259,7 +270,12 @@ void DeathSpread::append(RankDeath death)
     place_[death.who] = list_.size();
     list_.push_back(death);
     learn(death);
-    for (auto &[id, child] : children_) {
+}
+
+/// What the children were not sent yet, to each at once.
+void DeathSpread::send_news()
+{
+    for (const auto &[id, child] : children_) {
         send_list(id, child.sent);
     }
 }
@@ -359,15 +375,8 @@ bool DeathSpread::on_report(std::span<const std::byte> body)
     if (!read_all(in, count, deaths)) {
         return false;
     }
-    for (const RankDeath &death : deaths) {
-        if (is_root() && !collecting_) {
-            append(death);
-        } else {
-            // The sender takes this daemon for the root: perhaps the view that says so is on its
-            // way.
-            enqueue(death);
-        }
-    }
+    // The sender takes this daemon for the root: perhaps the view that says so is on its way.
+    enqueue(deaths);
     return true;
 }
 
@@ -396,9 +405,7 @@ bool DeathSpread::on_list(NodeId from, std::span<const std::byte> body)
             list_.push_back(death);
             learn(death);
         }
-        for (auto &[id, child] : children_) {
-            send_list(id, child.sent);
-        }
+        send_news();
     }
     parent_ = from;
     // What is new is acknowledged when it has arrived below too; what is not, again.

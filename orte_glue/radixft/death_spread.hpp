@@ -4,14 +4,17 @@
 /// reports it to the root until the root's list says so. The list goes down the tree, and each
 /// child acknowledges how much of it has arrived everywhere below it, so a parent repeats what a
 /// reconnecting channel lost. A list belongs to one term, which is the epoch of the view whose root
-/// keeps it. In a new view everybody starts with an empty list and reports all deaths it knows to
-/// the new root: nothing that any survivor knew is lost, and nothing is announced twice. The cost
-/// of one death is one report, one message along each edge of the tree, and its acknowledgement.
+/// keeps it. In a new view everybody starts with an empty list, and the root's begins with all that
+/// was announced before. The cost of one death is one report, one message along each edge of the
+/// tree, and its acknowledgement; of deaths that are reported together, and of all former ones in a
+/// new view, the same.
 ///
-/// Whatever was announced stood in a root's list first, so who was the root before knows all of it.
-/// A new root does not: what the old one had told some when it died has an epoch and a cause that
-/// the new one might give another. So it first asks down the tree what was announced, and announces
-/// nothing before the answers are in: a message and an answer along each edge.
+/// Whatever was announced stood in a root's list first, so who was the root before knows all of it,
+/// and nobody reports it again. A new root does not: what the old one had told some when it died
+/// has an epoch and a cause that the new one might give another. So it first asks down the tree
+/// what was announced, and announces nothing before the answers are in: a message and an answer
+/// along each edge. What was not announced is reported to it by whoever saw it. So nothing that any
+/// survivor knew is lost, and nothing is announced twice.
 ///
 /// Pure state machine: messages in, messages and news out; the caller calls tick() at regular
 /// intervals. One thread.
@@ -40,8 +43,9 @@ class DeathSpread {
     /// A view was installed. `children` are this daemon's in its tree.
     void on_view(Epoch epoch, NodeId root, std::span<const NodeId> children);
 
-    /// A rank died here, or in a view change. Known ones are ignored.
-    void report(const RankDeath &death);
+    /// Ranks died here, or in a view change. Known ones are ignored.
+    void report(std::span<const RankDeath> deaths);
+    void report(const RankDeath &death) { report(std::span(&death, 1)); }
 
     /// A message of one of the five types. False if it was malformed or from a former term: it had
     /// no effect then. Lists and questions of a view that is on its way here are kept for it.
@@ -67,8 +71,9 @@ class DeathSpread {
 
   private:
     bool is_root() const { return root_ == self_ && root_ != no_node; }
-    void enqueue(const RankDeath &death);
+    void enqueue(std::span<const RankDeath> deaths);
     void append(RankDeath death);
+    void send_news();
     void append_pending();
     void learn(const RankDeath &death);
     void send_list(NodeId child, std::size_t from);
@@ -112,7 +117,7 @@ class DeathSpread {
     std::vector<RankDeath> list_;       ///< of this term
     std::map<Rank, std::size_t> place_; ///< in list_
     std::map<Rank, RankDeath> known_;   ///< announced, of all terms
-    std::map<Rank, RankDeath> pending_; ///< not yet in list_
+    std::map<Rank, RankDeath> pending_; ///< neither in list_ nor in known_
     std::vector<Outgoing> outgoing_;
     std::vector<RankDeath> news_;
     Counts counts_;

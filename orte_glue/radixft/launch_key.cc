@@ -72,6 +72,16 @@ void hand_out_no_more() noexcept
     unsetenv(variable);
 }
 
+WithEnvironment::WithEnvironment(const Key &key) noexcept
+{
+    opal_setenv(variable, hex(key).c_str(), true, &orte_launch_environ);
+}
+
+WithEnvironment::~WithEnvironment()
+{
+    opal_unsetenv(variable, &orte_launch_environ);
+}
+
 std::optional<Key> handed_out() noexcept
 {
     const char *const value = std::getenv(variable);

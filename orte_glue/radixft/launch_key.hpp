@@ -22,6 +22,16 @@ std::optional<membership::Key> draw_key() noexcept;
 void hand_out(const membership::Key &key) noexcept;
 void hand_out_no_more() noexcept;
 
+/// While one lives, so do launchers that start daemons with the environment which the runtime has
+/// put aside, and which is that of mpirun's own ranks at other times.
+class WithEnvironment {
+  public:
+    explicit WithEnvironment(const membership::Key &key) noexcept;
+    ~WithEnvironment();
+    WithEnvironment(const WithEnvironment &) = delete;
+    WithEnvironment &operator=(const WithEnvironment &) = delete;
+};
+
 /// At a daemon: the key with which it was started; nothing when its launcher passed none on.
 std::optional<membership::Key> handed_out() noexcept;
 

@@ -191,6 +191,9 @@ void Daemon::look_for(NodeId id)
         }
         leaver->second.sought = false;
         const bool connected = self.connected_.contains(id);
+        if (answer == Knock::unasked) {
+            return; // it is looked for again
+        }
         if (answer == Knock::accepted) {
             // The order to leave may wait for TCP's next try, minutes after the network has healed.
             if (connected) {

@@ -26,6 +26,12 @@ bool parse_address(const std::string &host, int port, sockaddr_storage &out)
     return false;
 }
 
+/// This host lacks what it takes to ask.
+bool out_of_sockets(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 struct Knocking;
 
 struct Door {
@@ -79,6 +85,7 @@ struct Knocking {
     {
         return error == 0              ? Knock::accepted
                : error == ECONNREFUSED ? Knock::refused
+               : out_of_sockets(error) ? Knock::unasked
                                        : Knock::silent;
     }
 };
@@ -111,6 +118,7 @@ void start(const std::vector<sockaddr_storage> &addresses, base::Duration patien
         door.owner = k;
         const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd < 0) {
+            door.answer = Knocking::answer_of(errno);
             continue;
         }
         const socklen_t size =

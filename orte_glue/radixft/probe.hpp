@@ -21,8 +21,9 @@
 namespace ft::radixft {
 
 /// Knocks at all these addresses of one host and calls `done` once, from the event base: accepted
-/// as soon as one accepts; refused when one refused and none accepted; silent when all stay silent
-/// for `patience`, cannot be reached, or there are none.
+/// as soon as one accepts; refused when one refused and none accepted; unasked when neither, and
+/// for one of them no socket was to be had, which says nothing of that host; silent when all stay
+/// silent for `patience`, cannot be reached, or there are none.
 void knock(const std::vector<sockaddr_storage> &addresses, base::Duration patience,
            std::function<void(Knock)> done);
 

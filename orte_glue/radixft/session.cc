@@ -252,10 +252,17 @@ void Session::leave(base::Time now)
     });
 }
 
-void Session::report(base::Time now, const RankDeath &death)
+void Session::report(base::Time now, std::span<const RankDeath> deaths)
 {
-    run(now, "report " + describe(death), [&] {
-        deaths_.report(death);
+    if (deaths.empty()) {
+        return;
+    }
+    std::string text;
+    for (const RankDeath &death : deaths) {
+        text += ' ' + describe(death);
+    }
+    run(now, "report" + text, [&] {
+        deaths_.report(deaths);
         return true;
     });
 }
@@ -366,11 +373,14 @@ bool call(Session &session, NodeId self, const std::string &line)
         session.begin_joiner(now, config, incarnation, known);
         return true; // the list has no end but the line's
     } else if (what == "report") {
-        RankDeath death;
-        if (!read_death(in, death)) {
-            return false;
-        }
-        session.report(now, death);
+        std::vector<RankDeath> deaths;
+        do {
+            if (!read_death(in, deaths.emplace_back())) {
+                return false;
+            }
+        } while (!(in >> std::ws).eof());
+        session.report(now, deaths);
+        return true; // it was read to its end
     } else if (what == "spread") {
         NodeId from = 0;
         unsigned type = 0;

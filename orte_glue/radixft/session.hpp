@@ -45,7 +45,8 @@ class Session {
     const membership::Stabilizer &engine() const { return *engine_; }
 
     // Deaths of ranks, as in DeathSpread. It is told of views by the session.
-    void report(base::Time now, const RankDeath &death);
+    void report(base::Time now, std::span<const RankDeath> deaths);
+    void report(base::Time now, const RankDeath &death) { report(now, std::span(&death, 1)); }
     bool spread(base::Time now, NodeId from, Type type, std::span<const std::byte> body);
     void tick(base::Time now);
     const DeathSpread &deaths() const { return deaths_; }

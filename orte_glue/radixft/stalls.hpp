@@ -55,8 +55,8 @@ class Stalls {
 };
 
 /// What a daemon's host says at one of its addresses when it is asked for a connection there. Of
-/// several answers the lowest counts.
-enum class Knock : std::uint8_t { accepted, refused, silent };
+/// several answers the lowest counts. Unasked: this host had no socket to ask with.
+enum class Knock : std::uint8_t { accepted, refused, unasked, silent };
 
 /// Whether a connection that has stood still so often is broken, though the address that it leads
 /// to answers: the other daemon has ended it, and the network has come back before it was heard.

@@ -107,7 +107,9 @@ void Daemon::summarize(std::FILE *where) const
         text << ", and the job was ended: " << (must_end_.empty() ? wind_down_->why() : must_end_)
              << ".\n";
     } else {
-        text << (over_ && !orphaned_at_                       ? ", and the job was ended.\n"
+        // For a signal to mpirun the runtime ends the job by itself.
+        const bool ended = (over_ || orte_job_term_ordered) && !orphaned_at_;
+        text << (ended                                        ? ", and the job was ended.\n"
                  : session_->deaths().known().size() == ranks ? ", nobody was left.\n"
                                                               : ", the others ran on.\n");
     }

@@ -62,7 +62,7 @@ class Job:
     """mpirun of the test program, from start to verdict."""
 
     def __init__(self, cluster, *options, deaths=0, mca=RADIXFT, ranks=RANKS, verbose="1", output=None,
-                 lasts=0, strangers=False):
+                 lasts=0, strangers=False, env=None):
         self.cluster = cluster
         self.deaths, self.ranks, self.strangers = deaths, ranks, strangers
         self.marks = cluster.marks()
@@ -71,7 +71,7 @@ class Job:
             *mca, "--mca", "errmgr_base_verbose", verbose, "--mca", "errmgr_radixft_output_dir",
             output or self.folder, "--map-by", "node", "-np", str(ranks), survivors(), "--deaths",
             str(deaths), "--marks", self.marks.path, *options,
-            deadline=DEADLINE + lasts + STACKS_SECONDS, env=ftcluster.component_env())
+            deadline=DEADLINE + lasts + STACKS_SECONDS, env=ftcluster.component_env(env))
         self.end = time.monotonic() + DEADLINE + lasts
 
     def __enter__(self):
@@ -329,6 +329,14 @@ def no_failure():
             job.nothing_left()
 
 
+def no_tree_of_shells():
+    """mpirun starts all daemons itself, also for a user who wants them to start each other, and on hosts that are named"""
+    with ftcluster.Cluster(hosts=3) as cluster:
+        with Job(cluster, ranks=2, mca=[*RADIXFT, "--mca", "plm_rsh_no_tree_spawn", "0", "--host", "n1,n2"]) as job:
+            job.verdict()
+            job.nothing_left()
+
+
 def check_variables(out, ranks, deaths):
     """Every survivor reads the same epoch and counts, and times of the last death."""
     told = re.findall(r"^pvars \d+: (.*)$", out, re.M)
@@ -528,6 +536,7 @@ MPIRUN_TESTS = [
 
 RANK_TESTS = [
     no_failure,
+    no_tree_of_shells,
     story("A rank is killed: the others know and run on, and nothing of it is left", 1, one_rank_with_memory,
           no_memory_left),
     story("Ranks of two hosts are killed, all of one of them", 3, ranks_of_two_hosts),

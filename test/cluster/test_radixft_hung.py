@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
@@ -59,12 +60,14 @@ def deadlock_in_a_handler_is_ended():
 def stopped_rank_is_ended():
     """A rank that is stopped alone and not let go on is ended; one that is stopped shortly is not"""
     with ftcluster.Cluster(hosts=2) as cluster:
-        with Job(cluster, deaths=1, ranks=RANKS, mca=hung(100, 60000, 1500)) as job:
+        with Job(cluster, deaths=1, ranks=RANKS, mca=hung(100, 60000, 4000)) as job:
             job.ready()
             passing = pid_of(cluster, 0)
             os.kill(passing, signal.SIGSTOP)
-            os.kill(passing, signal.SIGCONT)
             os.kill(pid_of(cluster, 1), signal.SIGSTOP)
+            # Its daemon looks ten times a second.
+            check(not ftcluster.wait_readable([job.run], time.monotonic() + 1), "mpirun has ended")
+            os.kill(passing, signal.SIGCONT)
             check(job.verdict() == {1}, "another rank was ended")
             check(re.search(r"rank 1 on n1: was stopped and not let go on", job.run.err),
                   "the last words do not say that it was stopped")
@@ -89,5 +92,6 @@ def the_healthy_are_let_be():
             job.nothing_left()
 
 
-# Beside others the healthy might not get the processor for as long as the limits are.
-main([deadlock_is_ended, deadlock_in_a_handler_is_ended, stopped_rank_is_ended], ftcluster.SIDE_BY_SIDE, alone=[the_healthy_are_let_be])
+if __name__ == "__main__":
+    # Beside others the healthy might not get the processor for as long as the limits are.
+    main([deadlock_is_ended, deadlock_in_a_handler_is_ended, stopped_rank_is_ended], ftcluster.SIDE_BY_SIDE, alone=[the_healthy_are_let_be])

@@ -127,10 +127,24 @@ def codes_below_scripts():
                                 "ended without MPI_Finalize, exit code not known"), f"rank {rank}: {how}")
 
 
+def without_mpirun():
+    """a program that was started without mpirun goes on when its parent ends"""
+    with tempfile.TemporaryDirectory() as folder:
+        fifo = os.path.join(folder, "marks")
+        os.mkfifo(fifo)
+        kept = os.open(fifo, os.O_RDWR)  # the program writes there also when the script has ended
+        # It ends when the program is through MPI_Init.
+        script = 'OMPI_MCA_errmgr=radixft "$@" & read -r word < "$0"'
+        result = ftmpi.run(["sh", "-c", script, fifo, SURVIVORS, "--marks", fifo, "--busy", "1"], DEADLINE)
+        os.close(kept)
+    result.must(result.code == 0 and "finalized 0" in result.output, "the program was ended")
+
+
 def has_life_lines():
     """Whether the system can wait for several futexes."""
     return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5, 16)
 
 
 fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host, forked_children,
-            waiting_for_anyone, nobody_left, child_of_the_dead, lingering_wrapper, codes_below_scripts])
+            waiting_for_anyone, nobody_left, child_of_the_dead, lingering_wrapper,
+            codes_below_scripts, without_mpirun])

@@ -219,7 +219,6 @@ def mpi_environment(plan, oob_networks):
                              + ",".join(plan.networks))
     settings = {
         "plm_rsh_agent": plan.path("rsh"),
-        "plm_rsh_no_tree_spawn": "1",
         "oob_tcp_if_include": ",".join(plan.subnet(n) for n in oob_networks),
         "btl_tcp_if_include": ",".join(plan.subnet(r) for r in plan.rails),
         "btl_dgram_if_include": ",".join(plan.subnet(r) for r in plan.rails),

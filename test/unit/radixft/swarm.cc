@@ -279,16 +279,18 @@ class World {
             return;
         }
         result_.roots += id != 0;
+        std::vector<RankDeath> deaths;
         for (const auto &[lost, epoch] : d.lost) {
             for (unsigned r = 0; r < ranks_each; ++r) {
-                d.session->report(now_, {{1, lost * ranks_each + r},
-                                         lost,
-                                         Cause::node_died,
-                                         137,
-                                         epoch,
-                                         now_.ns() / 1000});
+                deaths.push_back({{1, lost * ranks_each + r},
+                                  lost,
+                                  Cause::node_died,
+                                  137,
+                                  epoch,
+                                  now_.ns() / 1000});
             }
         }
+        d.session->report(now_, deaths);
     }
 
     void violation(const std::string &what)

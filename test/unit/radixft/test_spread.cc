@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 
 using namespace ft;
 using namespace ft::radixft;
@@ -150,6 +151,119 @@ void nothing_that_a_survivor_knew_is_lost_with_the_root(void **)
     }
 }
 
+struct Sent {
+    std::size_t messages = 0;
+    std::size_t bytes = 0;
+};
+
+/// What each daemon sends while `world` comes to rest; of one type, or all.
+std::map<NodeId, Sent> sent_by_each(World &world, std::optional<Type> only = {})
+{
+    std::map<NodeId, Sent> sent;
+    for (bool more = true; more;) {
+        more = false;
+        for (const NodeId id : world.members) {
+            world.daemons[id]->take_news();
+            for (const Outgoing &m : world.daemons[id]->take_outgoing()) {
+                more = true;
+                if (!only || m.type == *only) {
+                    ++sent[id].messages;
+                    sent[id].bytes += m.body.size();
+                }
+                world.daemons[m.to]->on_message(id, m.type, m.body);
+            }
+        }
+    }
+    return sent;
+}
+
+/// A rack of hosts with many ranks each.
+void many_dead_cost_a_view_no_more_messages_than_few(void **)
+{
+    constexpr std::uint32_t many = 1000;
+    bool no_reports = true;
+    bool few = true;
+    bool small = true;
+    bool again_few = true;
+    bool all_know = false;
+    bool new_root_few = true;
+    bool new_root_knows = false;
+    {
+        World world(8); // two children each
+        world.settle(0, 1);
+        std::vector<RankDeath> deaths;
+        for (std::uint32_t r = 0; r < many; ++r) {
+            deaths.push_back(death(r, 7));
+        }
+        world.kill(7);
+        world.install();
+        world.daemons[0]->report(deaths);
+        for (const auto &[id, sent] : sent_by_each(world)) {
+            few = few && sent.messages <= 2 + 1; // the list to two children, an acknowledgement
+        }
+        all_know = world.all_know(many);
+        // The next view.
+        world.kill(6);
+        world.install();
+        no_reports = sent_by_each(world, Type::rank_died).empty();
+        world.install();
+        const auto sent = sent_by_each(world);
+        for (const auto &[id, mine] : sent) {
+            again_few = again_few && mine.messages <= 2 + 1;
+        }
+        for (const NodeId leaf : {3U, 4U, 5U}) {
+            small = small && sent.contains(leaf) && sent.at(leaf).bytes < 100;
+        }
+        // A new root asks once, and is told once along each edge.
+        world.kill(0);
+        world.install();
+        for (const auto &[id, mine] : sent_by_each(world)) {
+            new_root_few = new_root_few && mine.messages <= 2 * 2 + 2;
+        }
+        new_root_knows = world.all_know(many) && world.daemons[1]->everybody_knows();
+    }
+    assert_true(few);
+    assert_true(all_know);
+    assert_true(no_reports);
+    assert_true(again_few);
+    assert_true(small);
+    assert_true(new_root_few);
+    assert_true(new_root_knows);
+}
+
+/// The root has a list that did not come to all, stays the root, and is asked by nobody.
+void a_root_that_stays_tells_those_who_missed_it(void **)
+{
+    bool good = true;
+    for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+        World world(8, seed);
+        world.settle(0, 1);
+        for (std::uint32_t r = 0; r < 6; ++r) {
+            world.daemons[r]->report(death(r, r));
+        }
+        world.settle(0.7, 1);
+        world.kill(1 + static_cast<NodeId>(world.rng.below(7)));
+        world.install();
+        world.settle(0.7, 1);
+        // One that knows nothing takes the place of the dead one.
+        for (NodeId id = 0; id < 8; ++id) {
+            if (!world.daemons[id]) {
+                world.daemons[id] = std::make_unique<DeathSpread>(id);
+                world.members.insert(world.members.begin() + id, id);
+                world.news.erase(id);
+            }
+        }
+        world.install();
+        world.settle(0.3);
+        const auto &known = world.daemons[0]->known();
+        good = good && world.all_know(known.size()) && known.size() >= 5;
+        for (const auto &[id, heard] : world.news) {
+            good = good && heard.size() == known.size(); // each once
+        }
+    }
+    assert_true(good);
+}
+
 /// The commit of a view takes another way than what its root says next.
 void a_list_that_overtakes_its_view_is_kept(void **)
 {
@@ -177,8 +291,7 @@ void a_list_that_overtakes_its_view_is_kept(void **)
         leaf.on_message(0, m.type, m.body);
     }
     leaf.on_view(7, 0, {});
-    const bool quiet =
-        leaf.take_outgoing().size() == 1; // its report to the root, no acknowledgement
+    const bool quiet = leaf.take_outgoing().empty(); // no acknowledgement
     root = DeathSpread(0);
     leaf = DeathSpread(1);
     assert_true(taken);
@@ -217,6 +330,8 @@ int main()
         cmocka_unit_test(one_death_costs_a_report_and_the_edges_of_the_tree),
         cmocka_unit_test(lost_messages_are_repeated),
         cmocka_unit_test(nothing_that_a_survivor_knew_is_lost_with_the_root),
+        cmocka_unit_test(many_dead_cost_a_view_no_more_messages_than_few),
+        cmocka_unit_test(a_root_that_stays_tells_those_who_missed_it),
         cmocka_unit_test(a_list_that_overtakes_its_view_is_kept),
         cmocka_unit_test(malformed_messages_are_refused),
     };

@@ -3,6 +3,9 @@
 
 #include "orte_glue/radixft/daemon.hpp"
 
+#include <string>
+#include <utility>
+
 namespace ft::radixft {
 
 namespace {
@@ -169,6 +172,11 @@ void on_job_error(int, short, void *data) noexcept
     if (orte_finalizing) {
         return;
     }
+    if (job != nullptr && job->jobid == ORTE_PROC_MY_NAME->jobid &&
+        state == ORTE_JOB_STATE_ABORTED) {
+        Daemon::get().launchers_end();
+        return;
+    }
     const bool not_launched =
         state == ORTE_JOB_STATE_NEVER_LAUNCHED || state == ORTE_JOB_STATE_ALLOC_FAILED ||
         state == ORTE_JOB_STATE_MAP_FAILED || state == ORTE_JOB_STATE_CANNOT_LAUNCH;
@@ -195,6 +203,36 @@ void on_job_error(int, short, void *data) noexcept
         return;
     }
     Daemon::get().end_job(job, state, nullptr, ORTE_ERROR_DEFAULT_EXIT_CODE);
+}
+
+/// The place of a launcher's parameter; null when mpirun does not have that launcher.
+template <class Value>
+Value *parameter_of(const char *launcher, const char *name)
+{
+    const int index = mca_base_var_find("orte", "plm", launcher, name);
+    Value *place = nullptr;
+    return index >= 0 && mca_base_var_get_value(index, static_cast<void *>(&place), nullptr,
+                                                nullptr) == OPAL_SUCCESS
+               ? place
+               : nullptr;
+}
+
+/// Has the launchers do what a job needs that is to outlive its daemons. They have read their
+/// parameters by now, and use them when they start something.
+void prepare_launchers()
+{
+    // In a tree a daemon would be started by another one: below routed/radixft, which knows no
+    // tree, none would be, and one that dies would take the remote shells of others with it.
+    if (bool *const no_tree = parameter_of<bool>("rsh", "no_tree_spawn"); no_tree != nullptr) {
+        *no_tree = true;
+    }
+    // Slurm ends a step of which a process or a host is lost. What the user wants of srun stands
+    // behind this, and srun goes by what comes last.
+    if (char **const arguments = parameter_of<char *>("slurm", "args"); arguments != nullptr) {
+        const std::string all = std::string("--no-kill --kill-on-bad-exit=0 --wait=0") +
+                                (*arguments == nullptr ? "" : std::string(" ") + *arguments);
+        std::free(std::exchange(*arguments, strdup(all.c_str())));
+    }
 }
 
 /// The runtime's call for trouble from which it knows no way out.
@@ -230,6 +268,7 @@ int init() noexcept
     if (rc != ORTE_SUCCESS) {
         return rc;
     }
+    prepare_launchers();
     mind_broken_clients();
     orte_state.add_job_state(ORTE_JOB_STATE_ERROR, on_job_error, ORTE_ERROR_PRI);
     // Behind the messages that a daemon sent before its connection broke.

@@ -107,12 +107,19 @@ void log_error(int code, char *file, int line) noexcept
     }
 }
 
+/// Whether a daemon of this error manager's has started this rank: it says then where its lines and
+/// its board are, or that it has none.
+bool started_by_daemon()
+{
+    return std::getenv(life_lines_place) != nullptr;
+}
+
 int init() noexcept
 {
     // An orphan would hold its node for ever. The parent may have died before this call: then
-    // nothing is owed to anybody any more.
+    // nothing is owed to anybody any more. Whoever was not started by a daemon is nobody's orphan.
     const pid_t parent = getppid();
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+    if (started_by_daemon() && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)) {
         return ORTE_ERROR;
     }
     opal_list_t codes;
