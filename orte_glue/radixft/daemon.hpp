@@ -108,8 +108,10 @@ class Daemon {
     void channel_broke(const char *text) noexcept;
     /// At mpirun: the command that had started a daemon ended with an error.
     void launcher_reports(orte_proc_t &daemon) noexcept;
-    /// At mpirun: the command that had started several daemons ended with an error.
-    void launchers_end() noexcept;
+    /// At mpirun: the command that had started several daemons has ended, with an error or not.
+    void launchers_end(bool failed) noexcept;
+    /// Whether there is a job that nobody is ending, and that has not ended.
+    bool has_open_job() const noexcept;
     /// At a daemon: the same as connection_lost(), also for the time before the job has begun.
     void peer_left(NodeId id) noexcept;
     /// At mpirun: its exit code if it has none yet. The runtime sets one of its own when a remote

@@ -69,7 +69,8 @@ void Daemon::knock_at(NodeId id)
     knock(addresses_of(id), knock_patience, [id](Knock answer) {
         Daemon &self = get();
         if (answer == Knock::unasked && self.started_ && !self.over_ && self.reachable(id) &&
-            !self.connected_.contains(id)) {
+            !self.connected_.contains(id) &&
+            (!self.begun() || self.has_member(id) || self.awaits_newcomer(id))) {
             // Nothing is known of it. What is to be said to it would want a socket too, and fail.
             Callbacks::after(knock_again_after, [id] { get().knock_at(id); });
             return;

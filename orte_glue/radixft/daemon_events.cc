@@ -2,6 +2,7 @@
 #include "orte_glue/radixft/daemon.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
+#include "orte_glue/radixft/every_job.hpp"
 #include "orte_glue/radixft/prompt.hpp"
 
 #include "opal/process/keys.hpp"
@@ -52,16 +53,43 @@ void Daemon::launcher_reports(orte_proc_t &daemon) noexcept
     connection_lost(daemon.name.vpid);
 }
 
-void Daemon::launchers_end() noexcept
+void Daemon::launchers_end(bool failed) noexcept
 {
-    // It ends when the last of them has, and returns what any of them has: when the job has begun
-    // that is no news of one that lives.
     if (over_ || orte_orteds_term_ordered) {
         check_all_gone();
-    } else if (!begun()) {
-        launch_failed("the command by which mpirun starts its daemons (srun, aprun) returned an "
-                      "error, or one of the daemons did, before the job had begun.");
+        return;
     }
+    // It ends when the last daemon that it has started has, and returns what any of them has: of
+    // members that is no news.
+    const std::string what =
+        failed ? "could not be started, or has ended: the command by which mpirun starts daemons "
+                 "(srun, aprun) returned an error"
+               : "has ended";
+    if (begun()) {
+        for (const auto &[id, since] : called_for_) {
+            const orte_proc_t *const proc = daemon_object(id);
+            if (proc != nullptr && proc->node != nullptr &&
+                !ORTE_FLAG_TEST(proc->node, ORTE_NODE_FLAG_DAEMON_LAUNCHED)) {
+                newcomer_failed(id, what);
+                return; // with all others
+            }
+        }
+        return;
+    }
+    for (NodeId id = 1; id < orte_process_info.num_procs; ++id) {
+        lost_in_launch(id, what + ", before the job had begun");
+    }
+}
+
+bool Daemon::has_open_job() const noexcept
+{
+    bool open = false;
+    for_every_job([&open](const orte_job_t &job) {
+        open = open ||
+               (job.jobid != ORTE_PROC_MY_NAME->jobid && job.state < ORTE_JOB_STATE_UNTERMINATED);
+    });
+    return open && !over_ && !orte_orteds_term_ordered && !orte_job_term_ordered &&
+           !orte_abnormal_term_ordered;
 }
 
 void Daemon::peer_left(NodeId id) noexcept

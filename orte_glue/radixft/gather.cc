@@ -3,6 +3,8 @@
 #include "opal/ft/base/wire.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace ft::radixft {
 
@@ -185,27 +187,32 @@ void Gather::release(const Key &key, Released what)
 
 void Gather::spread(const Bytes &signature, Released &what)
 {
-    std::vector<NodeId> others;
-    for (const NodeId node : what.participants) {
-        if (node != self_) {
-            others.push_back(node);
-        }
+    std::set<NodeId> others(what.participants.begin(), what.participants.end());
+    others.erase(self_);
+    what.spread_again_until = now_;
+    if (give_to(signature, what, others)) {
+        what.spread_again_until = what.repeated_from + longest_wait;
     }
-    what.repeated_from = what.spread_again_until = now_;
+}
+
+/// \return whether some of them get it from others of them
+bool Gather::give_to(const Bytes &signature, Released &what, const std::set<NodeId> &others)
+{
+    what.repeated_from = now_;
     if (others.size() * what.data.size() <= most_at_once) {
         for (const NodeId node : others) {
             send_release(node, Type::release, signature, what);
         }
-        return;
+        return false;
     }
     // Or the root would have to hold and send everybody's data as often as there are daemons, and
     // say nothing else meanwhile. In this order it is always the lower one of two that opens a
     // connection.
-    std::sort(others.begin(), others.end());
+    const std::vector<NodeId> in_order(others.begin(), others.end());
     what.repeated_from +=
         passing_ticks + static_cast<unsigned>(what.data.size() / passed_in_a_tick);
-    what.spread_again_until = what.repeated_from + longest_wait;
-    pass_on(signature, what, others);
+    pass_on(signature, what, in_order);
+    return true;
 }
 
 /// To the first of each of a few parts of `others`, who passes it on to the rest of that part.
@@ -225,15 +232,27 @@ void Gather::pass_on(const Bytes &signature, const Released &what, std::span<con
     }
 }
 
-/// For one that has not got it, as it says, or had not when it said so. It will say so again.
-void Gather::repeat(NodeId to, const Bytes &signature, const Released &what)
+/// For one that has not got it, as it says, or had not when it said so.
+void Gather::repeat(NodeId to, const Bytes &signature, Released &what)
 {
-    if (now_ < what.repeated_from ||
-        (repeated_ != 0 && repeated_ + what.data.size() > most_repeated)) {
+    if (now_ < what.repeated_from) {
+        return; // it is on its way; or it will be said again
+    }
+    if (repeated_ != 0 && repeated_ + what.data.size() > most_repeated) {
+        what.waiting.insert(to);
         return;
     }
     repeated_ += what.data.size();
     send_release(to, Type::release, signature, what);
+}
+
+/// Those who have had to wait get it together, from each other where that is what all got it by.
+void Gather::serve_waiting(const Bytes &signature, Released &what)
+{
+    if (what.waiting.empty() || now_ < what.repeated_from) {
+        return;
+    }
+    give_to(signature, what, std::exchange(what.waiting, {}));
 }
 
 void Gather::complete(const Key &key, const Released &what)
@@ -323,6 +342,7 @@ void Gather::ask_missing(const Key &key, Collecting &now)
     now.asked += count;
     if (count < missing.size()) {
         now.asked_at_once *= 4;
+        now.wait = std::max(now.wait * 2, wait_for_answers);
     } else {
         now.wait = std::min(std::max(now.wait, first_wait) * 2, longest_wait);
     }
@@ -336,6 +356,9 @@ void Gather::tick()
         return;
     }
     if (is_root()) {
+        for (auto &[signature, what] : last_) {
+            serve_waiting(signature, what);
+        }
         for (auto &[key, now] : collecting_) {
             if (++now.ticks >= now.wait) {
                 now.ticks = 0;

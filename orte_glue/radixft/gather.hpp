@@ -21,6 +21,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -80,6 +81,7 @@ class Gather {
         unsigned wait = 4; ///< ticks until it is sent again; doubles
     };
     static constexpr unsigned first_wait = 8;
+    static constexpr unsigned wait_for_answers = 4; ///< of the first few, which may be large
     struct Collecting {
         std::vector<NodeId> participants;
         std::map<NodeId, Bytes> parts;
@@ -96,7 +98,8 @@ class Gather {
         /// until when that is begun anew when a daemon is gone.
         unsigned repeated_from = 0;
         unsigned spread_again_until = 0;
-        unsigned unused = 0; ///< calls of forget() since it was wanted
+        unsigned unused = 0;           ///< calls of forget() since it was wanted
+        std::set<NodeId> waiting = {}; ///< at the root: have asked for it, and go on waiting
     };
     struct Count {
         std::uint32_t next = 0; ///< number of this daemon's next contribution
@@ -110,7 +113,9 @@ class Gather {
     void release(const Key &key, Released what);
     void spread(const Bytes &signature, Released &what);
     void pass_on(const Bytes &signature, const Released &what, std::span<const NodeId> others);
-    void repeat(NodeId to, const Bytes &signature, const Released &what);
+    void repeat(NodeId to, const Bytes &signature, Released &what);
+    void serve_waiting(const Bytes &signature, Released &what);
+    bool give_to(const Bytes &signature, Released &what, const std::set<NodeId> &others);
     void ask_missing(const Key &key, Collecting &now);
     void complete(const Key &key, const Released &what);
     void send_release(NodeId to, Type type, const Bytes &signature, const Released &what);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -21,6 +22,9 @@ constexpr unsigned at_exec = 1U << 2U;
 
 rlimit before{};
 std::atomic<bool> raised = false;
+/// A file below the old limit for a child to open one in its place, as the runtime's do with
+/// /dev/null before they run something.
+int reserve = -1;
 
 /// In a child, of which only what may be called in a signal handler works. With more files open
 /// than the old limit it could not open another one, so the runtime could not list and close them:
@@ -32,6 +36,7 @@ void give_back() noexcept
                           static_cast<unsigned>(std::min(before.rlim_cur, closed_by_runtime)), ~0U,
                           at_exec) == 0) {
         setrlimit(RLIMIT_NOFILE, &before);
+        close(reserve);
     }
 #endif
 }
@@ -46,6 +51,10 @@ void raise_open_files() noexcept
     }
     const rlim_t wanted = std::min(now.rlim_max, enough);
     if (now.rlim_cur >= wanted) {
+        return;
+    }
+    reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (reserve < 0) {
         return;
     }
     before = now;

@@ -85,7 +85,6 @@ struct Knocking {
     {
         return error == 0              ? Knock::accepted
                : error == ECONNREFUSED ? Knock::refused
-               : out_of_sockets(error) ? Knock::unasked
                                        : Knock::silent;
     }
 };
@@ -118,7 +117,7 @@ void start(const std::vector<sockaddr_storage> &addresses, base::Duration patien
         door.owner = k;
         const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd < 0) {
-            door.answer = Knocking::answer_of(errno);
+            door.answer = out_of_sockets(errno) ? Knock::unasked : Knock::silent;
             continue;
         }
         const socklen_t size =

@@ -3,7 +3,8 @@
 
 Hosts come from --nodelist, or from the allocation in SLURM_NODELIST. Its environment is that of the command. It returns the
 highest exit code of all; with --kill-on-bad-exit it ends the others when one is not 0. $FT_SRUN_RSH is the cluster's remote
-shell, and $FT_SRUN_SAID a file to which it appends how it was called. $FT_SRUN_FAILS has it return that at once.
+shell, and $FT_SRUN_SAID a file to which it appends how it was called. $FT_SRUN_FAILS has it return that at once, and
+$FT_SRUN_CODE has it return that at the end, whatever the commands returned.
 """
 
 import os
@@ -70,7 +71,8 @@ def main():
         return int(os.environ["FT_SRUN_FAILS"])
     options, command = read_options(sys.argv[1:])
     hosts = hosts_of(options.get("nodelist") or os.environ["SLURM_NODELIST"])
-    return Step(hosts, command, options.get("kill-on-bad-exit", "0") != "0").wait()
+    code = Step(hosts, command, options.get("kill-on-bad-exit", "0") != "0").wait()
+    return int(os.environ.get("FT_SRUN_CODE", code))
 
 
 sys.exit(main())

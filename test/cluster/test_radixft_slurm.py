@@ -80,10 +80,10 @@ def daemon_dies():
             check("--comment=mine" in job.calls()[0], "what the user wants of srun is missing")
 
 
-def all_daemons_die():
-    """All daemons that srun has started are killed, so that it ends: mpirun's own ranks run on"""
+def all_daemons_end(env):
+    """mpirun's own ranks run on when srun has ended."""
     with ftcluster.Cluster(hosts=HOSTS) as cluster:
-        with SlurmJob(cluster, deaths=RANKS - SLOTS + 1, mca=[*RADIXFT, *TELL]) as job:
+        with SlurmJob(cluster, deaths=RANKS - SLOTS + 1, mca=[*RADIXFT, *TELL], env=env) as job:
             job.ready()
             step = [pid for _, pid in processes(cluster, r"srun --")]
             check(len(step) == 1, f"srun has {len(step)} processes")
@@ -92,6 +92,16 @@ def all_daemons_die():
             job.kill("^/.*survivors", "n0")  # for which the last one waits
             job.verdict(code=FAILED)
             job.nothing_left()
+
+
+def all_daemons_die():
+    """All daemons that srun has started are killed, so that it ends with an error: mpirun's own ranks run on"""
+    all_daemons_end({})
+
+
+def all_daemons_leave():
+    """The same where srun returns 0, as when they have left by themselves"""
+    all_daemons_end({"FT_SRUN_CODE": "0"})
 
 
 def srun_fails():
@@ -103,4 +113,4 @@ def srun_fails():
             job.nothing_left()
 
 
-main([daemons_get_the_key, daemon_dies, all_daemons_die, srun_fails], ftcluster.SIDE_BY_SIDE)
+main([daemons_get_the_key, daemon_dies, all_daemons_die, all_daemons_leave, srun_fails], ftcluster.SIDE_BY_SIDE)

@@ -174,7 +174,7 @@ void on_job_error(int, short, void *data) noexcept
     }
     if (job != nullptr && job->jobid == ORTE_PROC_MY_NAME->jobid &&
         state == ORTE_JOB_STATE_ABORTED) {
-        Daemon::get().launchers_end();
+        Daemon::get().launchers_end(true);
         return;
     }
     const bool not_launched =
@@ -203,6 +203,19 @@ void on_job_error(int, short, void *data) noexcept
         return;
     }
     Daemon::get().end_job(job, state, nullptr, ORTE_ERROR_DEFAULT_EXIT_CODE);
+}
+
+/// All daemons have ended. That is also what plm/slurm says when its srun returns 0: of a job that
+/// runs, without some hosts or without all but mpirun's, it is the end of those daemons only.
+void on_daemons_terminated(int fd, short flags, void *data) noexcept
+{
+    auto *caddy = static_cast<orte_state_caddy_t *>(data);
+    if (caddy->jdata == nullptr || !Daemon::get().has_open_job()) {
+        orte_quit(fd, flags, data);
+        return;
+    }
+    OBJ_RELEASE(caddy);
+    Daemon::get().launchers_end(false);
 }
 
 /// The place of a launcher's parameter; null when mpirun does not have that launcher.
@@ -276,6 +289,7 @@ int init() noexcept
     orte_state.add_proc_state(ORTE_PROC_STATE_ERROR, on_proc_error, ORTE_ERROR_PRI);
     orte_state.set_proc_state_callback(ORTE_PROC_STATE_TERMINATED, on_terminated);
     orte_state.set_job_state_callback(ORTE_JOB_STATE_TERMINATED, on_job_terminated);
+    orte_state.set_job_state_callback(ORTE_JOB_STATE_DAEMONS_TERMINATED, on_daemons_terminated);
     Daemon::get().watch_launches();
     return ORTE_SUCCESS;
 }
