@@ -7,21 +7,29 @@
 
 namespace ft::mca {
 
-class Mutex {
+/// Whether Open MPI's own locks are real: for every level of threads but MPI_THREAD_SINGLE.
+inline bool using_threads() noexcept
+{
+    return opal_using_threads();
+}
+
+/// \param real whether it is to lock; does not change while somebody has it
+template <bool (*real)() noexcept>
+class MutexIf {
   public:
-    Mutex() = default;
-    Mutex(const Mutex &) = delete;
-    Mutex &operator=(const Mutex &) = delete;
+    MutexIf() = default;
+    MutexIf(const MutexIf &) = delete;
+    MutexIf &operator=(const MutexIf &) = delete;
 
     void lock() noexcept
     {
-        if (OPAL_UNLIKELY(opal_using_threads())) {
+        if (OPAL_UNLIKELY(real())) {
             mutex_.lock();
         }
     }
     void unlock() noexcept
     {
-        if (OPAL_UNLIKELY(opal_using_threads())) {
+        if (OPAL_UNLIKELY(real())) {
             mutex_.unlock();
         }
     }
@@ -30,15 +38,17 @@ class Mutex {
     std::mutex mutex_;
 };
 
+using Mutex = MutexIf<using_threads>;
 using Guard = std::lock_guard<Mutex>;
 
 /// A flag that one caller at a time can take; works for re-entry by one thread as well as between
 /// threads.
-class Turn {
+template <bool (*real)() noexcept>
+class TurnIf {
   public:
     bool take() noexcept
     {
-        if (!opal_using_threads()) {
+        if (!real()) {
             const bool was = taken_;
             taken_ = true;
             return !was;
@@ -50,5 +60,7 @@ class Turn {
   private:
     bool taken_ = false;
 };
+
+using Turn = TurnIf<using_threads>;
 
 } // namespace ft::mca

@@ -12,12 +12,13 @@ namespace ft::mca {
 
 /// Memory in blocks of one size, taken from the system in slabs and given back only at the end. Any
 /// thread.
-class BlockPool {
+template <class Lock>
+class BasicBlockPool {
   public:
-    BlockPool() = default;
-    BlockPool(const BlockPool &) = delete;
-    BlockPool &operator=(const BlockPool &) = delete;
-    ~BlockPool() { release(); }
+    BasicBlockPool() = default;
+    BasicBlockPool(const BasicBlockPool &) = delete;
+    BasicBlockPool &operator=(const BasicBlockPool &) = delete;
+    ~BasicBlockPool() { release(); }
 
     /// \param block_bytes size of a block, at least a pointer; \param per_slab blocks taken at a
     /// time
@@ -31,7 +32,7 @@ class BlockPool {
     /// \return nullptr when the system has no memory
     void *get() noexcept
     {
-        Guard guard(mutex_);
+        std::lock_guard guard(mutex_);
         if (free_ == nullptr && !grow()) {
             return nullptr;
         }
@@ -41,7 +42,7 @@ class BlockPool {
     }
     void put(void *memory) noexcept
     {
-        Guard guard(mutex_);
+        std::lock_guard guard(mutex_);
         free_ = new (memory) Free{free_};
     }
     /// Gives everything back to the system, blocks in use included.
@@ -76,11 +77,13 @@ class BlockPool {
         return true;
     }
 
-    Mutex mutex_;
+    Lock mutex_;
     Free *free_ = nullptr;
     std::size_t block_bytes_ = 64;
     std::size_t per_slab_ = 64;
     std::vector<void *> slabs_;
 };
+
+using BlockPool = BasicBlockPool<Mutex>;
 
 } // namespace ft::mca

@@ -23,6 +23,7 @@ LOST_HALFWAY = os.path.join(PROGRAMS, "lost_halfway")
 PAIR = os.path.join(PROGRAMS, "pair")
 HALF_TAKEN = os.path.join(PROGRAMS, "half_taken")
 UNMATCHED = os.path.join(PROGRAMS, "unmatched")
+LEAVES = os.path.join(BUILD, "test", "mpi", "programs", "leaves")
 
 
 def mpirun(*arguments):
@@ -174,6 +175,13 @@ def half_taken():
     fttap.check("half_taken: passed" in text, text)
 
 
+def left_by_exit():
+    """a rank that calls exit() while another thread of it is in MPI ends with its exit code, however long that takes"""
+    for btls in ("vader", "tcp"):
+        code, text = mpirun("-n", "2", "--mca", "pml", "dr", "--mca", "btl", f"{btls},self", LEAVES, "3", "threads")
+        fttap.check(code == 3, f"{btls}: exit {code}\n{text}")
+
+
 def numbers_arrive():
     """every parameter that is a number, set to one in its range that is not its default, is what comes of it"""
     listing = ftmanual.ompi_info("--param", "pml", "dr", "--level", "9", "--parsable")
@@ -210,5 +218,5 @@ def variables_agree_with_the_manual():
 
 
 fttap.main([out_of_range, unknown_words, unacknowledged_across_nodes, contradictions, lost_peer, lost_halfway, unmatched,
-            refused_connections, broken_pipe, half_taken, idle_peer_is_small, peers_at_first_contact,
+            refused_connections, broken_pipe, half_taken, left_by_exit, idle_peer_is_small, peers_at_first_contact,
             numbers_arrive, inert_unless_named, settings_agree_with_the_manual, variables_agree_with_the_manual])

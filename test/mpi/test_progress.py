@@ -2,8 +2,10 @@
 """A sender that computes while the network loses: who sends again what was lost?"""
 
 import os
+import re
 import subprocess
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
@@ -17,29 +19,47 @@ COMPUTING = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "co
 MESSAGES = "40"
 DEADLINE_SECONDS = 60
 WATCHED_SECONDS = 8
+BEGINS = "# rank 0 has met, and begins"
 
 
 def computing(mode, btls, seconds, drop):
-    """\\return (exit code or None when it did not end in time, everything printed)"""
+    """Waits until the first message that is awaited outside of MPI is sent, and for so long from then on.
+    \\return (exit code or None when it did not end in that time, everything printed)"""
     command = [MPIRUN, "--oversubscribe", "-n", "2",
                "--mca", "pml", "dr", "--mca", "btl", btls + ",self", "--mca", "pml_dr_progress",
                mode, "--mca", "pml_dr_rto_max_ms", "100", "--mca", "btl_fault_drop", str(drop),
                COMPUTING, "5", "1", MESSAGES]
+    lines = []
+    begun = threading.Event()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True) as run:
+        def read():
+            for line in run.stdout:
+                lines.append(line)
+                if BEGINS in line:
+                    begun.set()
+            begun.set()  # it has ended
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        begun.wait(DEADLINE_SECONDS)
         try:
-            text = run.communicate(timeout=seconds)[0]
-            return run.returncode, text
+            code = run.wait(seconds)
         except subprocess.TimeoutExpired:
             run.terminate()
-            return None, run.communicate()[0]
+            code = None
+        reader.join()
+    return code, "".join(lines)
 
 
 def thread_sends_again():
-    """with pml_dr_progress thread the message arrives while the sender computes"""
+    """with pml_dr_progress thread the message arrives while the sender computes, whose thread asks for what is missing"""
     for btls in ("fault,tcp", "fault,vader"):
         code, text = computing("thread", btls, DEADLINE_SECONDS, 20)
         fttap.check(code == 0, f"{btls}: exit {code}\n{text}")
+        asked = re.search(r"rank 0 asked (\d+) times while it computed", text)
+        fttap.comment(f"{btls}: {asked[0]}")
+        fttap.check(int(asked[1]) > 0, f"{btls}: it waited for timeouts\n{text}")
 
 
 def without_loss():
@@ -51,6 +71,7 @@ def without_loss():
 def app_does_not():
     """with pml_dr_progress app it waits for the sender to call MPI"""
     code, text = computing("app", "fault,tcp", WATCHED_SECONDS, 20)
+    fttap.check(BEGINS in text, f"it did not come to its first message\n{text}")
     fttap.check(code is None, f"nothing was lost: exit {code}\n{text}")
 
 

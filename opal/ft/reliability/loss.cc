@@ -234,8 +234,10 @@ void Sender::consider_question(base::Time now) noexcept
     if (idle() || asked_) {
         return;
     }
-    if (late > paths_.away()) {
-        question_at_ = now + paths_.away(); // it was away itself: the answer may lie unread
+    // It was away itself, and the answer may lie unread. Who comes by seldom is always late.
+    question_put_off_ = late > paths_.away() && !question_put_off_;
+    if (question_put_off_) {
+        question_at_ = now + paths_.away();
         return;
     }
     const Path &path = paths_[newest_path_];

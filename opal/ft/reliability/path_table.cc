@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "opal/ft/base/lasting.hpp"
+
 namespace ft::reliability {
 
 namespace {
@@ -45,6 +47,16 @@ class Kinds {
         return path;
     }
 
+    /// Keeps no memory for kinds that nobody has.
+    void tidy() noexcept
+    {
+        const std::lock_guard guard(lock_);
+        std::erase_if(known_, [](const Kind &kind) { return kind.path.expired(); });
+        if (known_.empty()) {
+            std::vector<Kind>().swap(known_);
+        }
+    }
+
   private:
     /// A configuration outlives the peers that have it, so its address tells it from others for as
     /// long as the path is there.
@@ -56,11 +68,7 @@ class Kinds {
     std::vector<Kind> known_;
 };
 
-Kinds &kinds()
-{
-    static Kinds all;
-    return all;
-}
+base::Lasting<Kinds> kinds;
 
 } // namespace
 
@@ -75,9 +83,14 @@ void PathTable::add(const PathInfo &info)
     if (size_ == 0) {
         set_up(first_, info, config_);
     } else {
-        others_.push_back(kinds().like(info, config_));
+        others_.push_back(kinds.object.like(info, config_));
     }
     ++size_;
+}
+
+void release_unused_paths() noexcept
+{
+    kinds.object.tidy();
 }
 
 void PathTable::make_own(PathId id)

@@ -93,4 +93,7 @@ class PathTable {
     static_assert(max_paths <= 16);
 };
 
+/// Gives back what tables share and none has any more. Any thread.
+void release_unused_paths() noexcept;
+
 } // namespace ft::reliability

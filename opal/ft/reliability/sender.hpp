@@ -291,6 +291,7 @@ class Sender {
         asked_ = false;
         if (question_at_.is_never() && paths_[path].rtt.has_sample()) [[unlikely]] {
             question_at_ = now + patience();
+            question_put_off_ = false;
             arm(question_at_);
         }
     }
@@ -406,6 +407,7 @@ class Sender {
     bool asked_ = false;          ///< nothing was sent since the peer was asked
     bool any_heard_ : 1 = false;  ///< newest_heard_ means something
     bool question_due_ : 1 = false;
+    bool question_put_off_ : 1 = false; ///< once, as it was looked at late
     bool urgent_ : 1 = false; ///< a timer expired: one fragment goes out whatever the windows say
     bool duplicates_told_ : 1 = false; ///< the acknowledgement at hand tells of more duplicates
     base::Time question_at_ = base::Time::never();

@@ -3,15 +3,18 @@
  *
  * "leaves children": children that each rank has forked and that do nothing else, with exit code 0.
  * Their parents exchange messages again and end in good order. Exits 0 when all was right.
- * "leaves CODE": the ranks themselves, with that exit code.
+ * "leaves CODE": the ranks themselves, with that exit code. "leaves CODE threads": rank 0 alone,
+ * while another thread of it exchanges messages, and goes on for as long as exit() takes.
  */
 #include <mpi.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -36,6 +39,23 @@ int exchange(int rank, int size)
     return wrong;
 }
 
+std::atomic<int> rounds{0};
+
+void await_rounds()
+{
+    constexpr int many = 300;
+    for (const int end = rounds + many; rounds < end;) {
+    }
+}
+
+void exchange_without_end(int rank, int size)
+{
+    for (;;) {
+        exchange(rank, size);
+        ++rounds;
+    }
+}
+
 bool child_ends_well()
 {
     const pid_t child = fork();
@@ -50,12 +70,23 @@ bool child_ends_well()
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
+    int provided = 0;
+    const bool threads = argc > 2 && std::strcmp(argv[2], "threads") == 0;
+    if (threads) {
+        std::atexit(await_rounds); // called when what MPI_Init loads has been through exit()
+    }
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     int rank = 0;
     int size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int wrong = exchange(rank, size);
+    if (threads && rank == 0) {
+        std::thread(exchange_without_end, rank, size).detach();
+        await_rounds();
+    } else if (threads) {
+        exchange_without_end(rank, size); // until the job is ended
+    }
     if (argc > 1 && std::strcmp(argv[1], "children") != 0) {
         std::exit(std::atoi(argv[1]));
     }

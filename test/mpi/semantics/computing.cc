@@ -12,6 +12,7 @@
 #include "test/mpi/semantics/cases.hpp"
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -102,6 +103,45 @@ class Word {
     std::array<char, path_bytes> path_{};
 };
 
+/* How often pml/dr has asked a peer what has come. */
+class Questions {
+  public:
+    Questions()
+    {
+        int provided = 0;
+        int index = 0;
+        int count = 0;
+        MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+        MPI_T_pvar_session_create(&session_);
+        known_ = MPI_T_pvar_get_index("pml_dr_questions_sent", MPI_T_PVAR_CLASS_COUNTER, &index) ==
+                     MPI_SUCCESS &&
+                 MPI_T_pvar_handle_alloc(session_, index, nullptr, &handle_, &count) == MPI_SUCCESS;
+    }
+    ~Questions()
+    {
+        if (known_) {
+            MPI_T_pvar_handle_free(session_, &handle_);
+        }
+        MPI_T_pvar_session_free(&session_);
+        MPI_T_finalize();
+    }
+    Questions(const Questions &) = delete;
+    Questions &operator=(const Questions &) = delete;
+    [[nodiscard]] unsigned long long so_far() const
+    {
+        unsigned long long value = 0;
+        if (known_) {
+            MPI_T_pvar_read(session_, handle_, &value);
+        }
+        return value;
+    }
+
+  private:
+    MPI_T_pvar_session session_ = MPI_T_PVAR_SESSION_NULL;
+    MPI_T_pvar_handle handle_ = MPI_T_PVAR_HANDLE_NULL;
+    bool known_ = false;
+};
+
 void send_and_compute(int other)
 {
     Word(other).await();
@@ -128,13 +168,23 @@ void computing_sender()
         return;
     }
     meet(other);
-    for (int i = 0; i < messages; ++i) {
-        if (world().rank % 2 == 0) {
-            send_and_compute(other);
-        } else {
+    if (world().rank % 2 != 0) {
+        for (int i = 0; i < messages; ++i) {
             tell(receive_path(other));
         }
+        return;
     }
+    std::printf("# rank %d has met, and begins\n", world().rank);
+    std::fflush(stdout);
+    const Questions questions;
+    unsigned long long asked = 0;
+    for (int i = 0; i < messages; ++i) {
+        Word word(other);
+        const unsigned long long before = questions.so_far();
+        word.await();
+        asked += questions.so_far() - before;
+    }
+    std::printf("# rank %d asked %llu times while it computed\n", world().rank, asked);
 }
 
 /* Those who have not met yet: with four ranks the first case makes no contact of these. */

@@ -193,6 +193,13 @@ def revoked_matched():
         result.must(result.code == 0 and result.output.count(" right") == 2, "somebody was wrong")
 
 
+def revoked_together():
+    """Of what a revocation ends under another thread nothing is called pending and gone"""
+    for btl in ("vader,self", "tcp,self"):
+        result = run(2, {"pml": "dr", "btl": btl}, TABLE.replace("table", "pending"))
+        result.must(result.code == 0 and result.output.count(" right") == 2, "somebody was wrong")
+
+
 def revoked_itself():
     """Sends to the own rank that wait for their receives end when their communicator is revoked"""
     result = run(2, {"pml": "dr", "btl": "vader,self"}, REVOKED, "itself")
@@ -530,7 +537,7 @@ SETS = {
     "calls": [failures, untouched, waited, begun, half_enabled, own_types, revoker, threads, unsupported, early, another_mpi, loaded_late, other_pml, other_pml_deadly, behind_libmpi, half_added,
               without_component, wronged, cut_off, teller_dies, heard_only, heard_too_late, kept, wronged_without_radixft, fatal],
     "connects": [unconnected_dies, unconnected_revoked],
-    "revoked": [revoked_matched, revoked_itself, revoked_buffered, revoked_survivors, revoked_any_source, ignored],
+    "revoked": [revoked_matched, revoked_together, revoked_itself, revoked_buffered, revoked_survivors, revoked_any_source, ignored],
     "examples": [examples, heat],
 }
 

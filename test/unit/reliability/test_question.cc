@@ -127,6 +127,25 @@ void a_late_peer_gets_nothing_twice(void **)
     assert_int_equal(questions, 1);
 }
 
+/// Who is late each time that he looks asks all the same.
+void a_question_is_put_off_once(void **)
+{
+    bool asked = false;
+    std::uint64_t by_time = 1;
+    {
+        Asking x;
+        std::vector<Frame> frames;
+        while (frames.empty()) {
+            x.t.now = x.t.a.peer.next_deadline() + 200_us; // longer than an eighth of rto_min
+            frames = x.t.a.pump(x.t.now);
+        }
+        asked = frames.size() == 1 && is_question(frames[0]);
+        by_time = x.counted().retransmitted_timeout;
+    }
+    assert_true(asked);
+    assert_int_equal(by_time, 0);
+}
+
 void a_lost_answer_leaves_it_to_the_timer(void **)
 {
     bool again = false;
@@ -333,6 +352,7 @@ int main()
         cmocka_unit_test(a_lost_tail_is_found_by_a_question),
         cmocka_unit_test(only_what_is_missing_goes_again),
         cmocka_unit_test(a_late_peer_gets_nothing_twice),
+        cmocka_unit_test(a_question_is_put_off_once),
         cmocka_unit_test(a_lost_answer_leaves_it_to_the_timer),
         cmocka_unit_test(what_a_transport_holds_is_not_asked_for),
         cmocka_unit_test(what_a_transport_holds_is_not_sent_again_by_the_timer),

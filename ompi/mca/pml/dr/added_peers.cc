@@ -14,6 +14,7 @@
 
 #include "ompi/mca/pml/dr/btl_path.hpp"
 #include "ompi/mca/pml/dr/lock.hpp"
+#include "opal/ft/base/lasting.hpp"
 #include "opal/mca/show_help.hpp"
 
 namespace ft::dr {
@@ -27,7 +28,8 @@ struct Guarded {
     std::vector<opal_proc_t *> refused{}; ///< each held, so that no other takes its place in memory
     bool told = false;
 };
-std::vector<Guarded> guarded;
+base::Lasting<std::vector<Guarded>> all_guarded;
+constinit std::vector<Guarded> &guarded = all_guarded.object;
 Mutex lock; ///< of what was refused
 thread_local std::jmp_buf *way_out = nullptr;
 
@@ -130,7 +132,7 @@ void die_of_added_peers_again() noexcept
             OBJ_RELEASE(process);
         }
     }
-    guarded.clear();
+    all_guarded.renew();
 }
 
 void leave_added_peer() noexcept

@@ -11,6 +11,7 @@
 #include "ompi/mca/pml/dr/peer_limits.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/resting.hpp"
+#include "opal/ft/base/lasting.hpp"
 #include "opal/mca/hand_over.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/mca/unreliable.hpp"
@@ -21,7 +22,8 @@ namespace {
 
 constexpr std::size_t least_payload = 64;
 
-mca::BlockPool descriptors;
+base::Lasting<BlockPool> the_descriptors;
+constinit BlockPool &descriptors = the_descriptors.object;
 
 /// Paths over btl/tcp, looked at in turn.
 struct Watch {
@@ -31,7 +33,8 @@ struct Watch {
     std::atomic<bool> some{false}; ///< there were paths once
     bool by_turns = false;         ///< the event loop comes back after each turn, for good
 };
-Watch watch;
+base::Lasting<Watch> the_watch;
+constinit Watch &watch = the_watch.object;
 /// Beyond that many paths a pass looks at a part of them.
 constexpr std::size_t watched_at_a_time = 64;
 
@@ -189,13 +192,23 @@ bool is_ours(const mca_btl_base_descriptor_t &des) noexcept
     return des.des_cbfunc == fragment_complete || des.des_cbfunc == control_complete;
 }
 
+bool in_call(const mca_btl_base_descriptor_t &des) noexcept
+{
+    if (des.des_cbfunc == fragment_complete) {
+        return static_cast<const Descriptor *>(des.des_cbdata)->in_call;
+    }
+    return des.des_cbfunc == control_complete &&
+           __atomic_load_n(&static_cast<const BtlPath *>(des.des_cbdata)->control,
+                           __ATOMIC_ACQUIRE) == Control::in_call;
+}
+
 void set_up_descriptors() noexcept
 {
     descriptors.set_up(sizeof(Descriptor), 64);
 }
 void release_descriptors() noexcept
 {
-    descriptors.release();
+    the_descriptors.renew();
 }
 Descriptor *new_descriptor() noexcept
 {
@@ -344,6 +357,11 @@ void stop_watching(PeerState &peer) noexcept
     }
 }
 
+void stop_watching() noexcept
+{
+    the_watch.renew();
+}
+
 void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t * /*endpoint*/,
                        mca_btl_base_descriptor_t *des, int status) noexcept
 {
@@ -380,7 +398,7 @@ void control_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t *
 {
     mca::take_over(des);
     auto &path = *static_cast<BtlPath *>(des->des_cbdata);
-    __atomic_store_n(&path.control_done, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&path.control, Control::done, __ATOMIC_RELEASE);
     if (OPAL_UNLIKELY(status < 0)) {
         path.note_error();
         free_failed(path, des);

@@ -44,14 +44,21 @@ enum class Fault : std::uint8_t {
     final,         ///< its BTL reported an error
 };
 
-/// Guarded by the peer's lock; `fault`, `unsent`, `control_done` and `connections` are atomic,
+/// What became of the control fragment that a BTL was given last.
+enum class Control : std::uint8_t {
+    none,
+    in_call, ///< btl_send has not returned: nobody else takes one out of the BTL's lists
+    done,    ///< one was called back for since, that or an earlier one
+};
+
+/// Guarded by the peer's lock; `fault`, `unsent`, `control` and `connections` are atomic,
 /// `seen_socket` is the watch's.
 struct BtlPath {
     PeerState *peer = nullptr;
     mca_btl_base_module_t *btl = nullptr;
     mca_btl_base_endpoint_t *endpoint = nullptr;
     PathId id = reliability::no_path;
-    bool control_done = false;     ///< a control fragment was called back for since one was given
+    Control control = Control::none;
     std::uint16_t sendi_bytes = 0; ///< what btl_sendi is asked to take at most, header included
     bool in_place =
         false; ///< sent from where the bytes are: the BTL can, and no other path leads there
@@ -117,6 +124,9 @@ void control_complete(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpo
                       mca_btl_base_descriptor_t *descriptor, int status) noexcept;
 /// Whether a descriptor is this component's own: btl/fault sends some too.
 bool is_ours(const mca_btl_base_descriptor_t &des) noexcept;
+/// Whether another thread is in btl_send with it, and looks at it again when that returns. The
+/// peer's lock is held.
+bool in_call(const mca_btl_base_descriptor_t &des) noexcept;
 /// The BTLs' error callback: notes the error for every path that is concerned.
 void btl_error(mca_btl_base_module_t *btl, std::int32_t flags, opal_proc_t *process,
                char *information) noexcept;
@@ -136,6 +146,8 @@ void start_watching(PeerState &peer);
 /// The endpoint of a path goes away, or of all paths of a peer.
 void stop_watching(BtlPath &path) noexcept;
 void stop_watching(PeerState &peer) noexcept;
+/// All endpoints have gone.
+void stop_watching() noexcept;
 
 /// Free list of Descriptors.
 Descriptor *new_descriptor() noexcept;

@@ -1,11 +1,13 @@
 #include "ompi/mca/pml/dr/comm.hpp"
 
+#include <array>
 #include <new>
 #include <set>
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/lock.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
-#include "opal/mca/pool.hpp"
+#include "opal/ft/base/lasting.hpp"
 #include "opal/mca/show_help.hpp"
 
 namespace ft::dr {
@@ -16,15 +18,15 @@ constexpr std::size_t small_payload = 192;
 constexpr std::size_t medium_payload = 4096;
 constexpr std::uint8_t from_system = 2;
 struct alignas(64) Pools {
-    mca::BlockPool of_size[2];
+    BlockPool of_size[2];
 };
-Pools unexpected_pools[pool_shares];
+base::Lasting<std::array<Pools, pool_shares>> unexpected_pools;
 
 } // namespace
 
 void set_up_unexpected() noexcept
 {
-    for (Pools &pools : unexpected_pools) {
+    for (Pools &pools : unexpected_pools.object) {
         pools.of_size[0].set_up(sizeof(Unexpected) + small_payload, 64);
         pools.of_size[1].set_up(sizeof(Unexpected) + medium_payload, 16);
     }
@@ -32,11 +34,7 @@ void set_up_unexpected() noexcept
 
 void release_unexpected() noexcept
 {
-    for (Pools &pools : unexpected_pools) {
-        for (mca::BlockPool &pool : pools.of_size) {
-            pool.release();
-        }
-    }
+    unexpected_pools.renew();
 }
 
 Unexpected *keep(const Arrival &arrival) noexcept
@@ -49,8 +47,9 @@ Unexpected *keep(const Arrival &arrival) noexcept
         size_class = 1;
     }
     const std::uint8_t share = arrival.peer == nullptr ? 0 : arrival.peer->share;
-    void *memory = size_class == from_system ? std::malloc(sizeof(Unexpected) + bytes)
-                                             : unexpected_pools[share].of_size[size_class].get();
+    void *memory = size_class == from_system
+                       ? std::malloc(sizeof(Unexpected) + bytes)
+                       : unexpected_pools.object[share].of_size[size_class].get();
     if (memory == nullptr) {
         return nullptr;
     }
@@ -71,7 +70,7 @@ void release(Unexpected *message) noexcept
     if (message->size_class == from_system) {
         std::free(message);
     } else {
-        unexpected_pools[message->share].of_size[message->size_class].put(message);
+        unexpected_pools.object[message->share].of_size[message->size_class].put(message);
     }
 }
 
@@ -301,7 +300,7 @@ int Comms::remove(ompi_communicator_t *comm) noexcept
     }
     peers().let_go(comm);
     __atomic_store_n(&comm->c_pml_comm, nullptr, __ATOMIC_RELEASE);
-    if (opal_using_threads()) {
+    if (several_threads()) {
         // Another thread may have found it for something that has come, a late copy of what was
         // received long ago for one. It has the lock of that peer until it is done.
         peers().for_each([](PeerState &peer) { const Guard guard(peer.lock); });

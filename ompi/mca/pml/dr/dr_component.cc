@@ -52,10 +52,12 @@ int close() noexcept
         let_pvars_be_read(false);
         die_of_broken_pipes_again();
         comms().release();
-        peers().release();
+        stop_watching();
+        release_peers();
         release_descriptors();
         release_unexpected();
         release_tx_pools();
+        the_parameters.renew();
     }
     return rc;
 }

@@ -104,6 +104,7 @@ int enable(bool on) noexcept
     if (parameters().helper) {
         allow_helper();
     }
+    decide_on_locks();
     int rc = mca::register_error_classes();
     if (rc == OMPI_SUCCESS) {
         rc = set_up_requests();

@@ -2,14 +2,17 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
+#include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
+#include "opal/ft/base/lasting.hpp"
 #include "opal/process/quiet_thread.hpp"
 
 namespace ft::dr {
@@ -19,6 +22,17 @@ namespace {
 /// Periods for which nothing must have been to do before it sleeps for longer: to be woken costs
 /// the program a system call.
 constexpr unsigned linger = 50;
+/// It sleeps for this part of a period at least, however near the next deadline is.
+constexpr int shortest_part = 32;
+
+/// For how long it sleeps. A program that calls MPI looks at its deadlines by itself.
+base::Duration nap(bool program_computes) noexcept
+{
+    const base::Duration period = parameters().engine.rto_min;
+    return program_computes
+               ? std::clamp(peers().next_pass() - now(), period / shortest_part, period)
+               : period;
+}
 
 class Helper {
   public:
@@ -40,8 +54,9 @@ class Helper {
 
   private:
     void run() noexcept;
-    /// \return false when it is to end
-    bool sleep(bool until_busy) noexcept;
+    /// Both: \return false when it is to end
+    bool doze() noexcept;
+    bool sleep(base::Duration longest) noexcept;
 
     std::thread thread_;
     std::mutex mutex_;
@@ -71,20 +86,23 @@ void Helper::stop() noexcept
     thread_.join();
 }
 
-bool Helper::sleep(bool until_busy) noexcept
+/// Until a peer is busy.
+bool Helper::doze() noexcept
 {
     std::unique_lock held(mutex_);
-    if (until_busy) {
-        dozing_.store(true, std::memory_order_seq_cst);
-        // Whoever became busy before this look was not told that we sleep.
-        if (peers().any_busy()) {
-            dozing_.store(false, std::memory_order_relaxed);
-        }
-        waker_.wait(held, [this] { return stop_ || !dozing_.load(std::memory_order_relaxed); });
-    } else {
-        waker_.wait_for(held, std::chrono::nanoseconds(parameters().engine.rto_min.ns()),
-                        [this] { return stop_; });
+    dozing_.store(true, std::memory_order_seq_cst);
+    // Whoever became busy before this look was not told that we sleep.
+    if (peers().any_busy()) {
+        dozing_.store(false, std::memory_order_relaxed);
     }
+    waker_.wait(held, [this] { return stop_ || !dozing_.load(std::memory_order_relaxed); });
+    return !stop_;
+}
+
+bool Helper::sleep(base::Duration longest) noexcept
+{
+    std::unique_lock held(mutex_);
+    waker_.wait_for(held, std::chrono::nanoseconds(longest.ns()), [this] { return stop_; });
     return !stop_;
 }
 
@@ -92,26 +110,32 @@ void Helper::run() noexcept
 {
     pthread_setname_np(pthread_self(), "pml_dr_helper"); // as top -H and debuggers show it
     unsigned calm = 0;
-    while (sleep(calm >= linger)) {
-        const std::uint64_t seen = passes_.load(std::memory_order_relaxed);
-        if (!peers().any_busy()) {
-            ++calm;
-            continue;
+    bool computes = false;
+    for (;;) {
+        if (calm >= linger) {
+            if (!doze()) {
+                return;
+            }
+            calm = 0;
         }
-        calm = 0;
-        if (!sleep(false)) {
+        const std::uint64_t seen = passes_.load(std::memory_order_relaxed);
+        if (!sleep(nap(computes))) {
             return;
         }
+        const bool busy = peers().any_busy();
+        computes = busy && seen == passes_.load(std::memory_order_relaxed);
+        calm = busy ? 0 : calm + 1;
         // Also when nothing is due: an acknowledgement that is not read until the timeout makes the
         // round trip look as long as the timeout, and the next timeout longer.
-        if (seen == passes_.load(std::memory_order_relaxed)) {
+        if (computes) {
             opal_progress();
         }
     }
 }
 
-/// Never destroyed: a child of this process that calls exit() has no such thread to wait for.
-Helper &helper = *new Helper;
+/// A child of this process that calls exit() has no such thread to wait for.
+base::Lasting<Helper> the_helper;
+constinit Helper &helper = the_helper.object;
 
 } // namespace
 

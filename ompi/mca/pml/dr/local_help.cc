@@ -1,6 +1,7 @@
 #include "ompi/mca/pml/dr/local_help.hpp"
 
 #include "ompi/mca/pml/dr/lock.hpp"
+#include "opal/ft/base/lasting.hpp"
 
 #include <cstdarg>
 #include <memory>
@@ -13,14 +14,14 @@ namespace ft::dr {
 namespace {
 
 opal_show_help_fn_t elsewhere = nullptr;
+Mutex lock; ///< of what was shown
+base::Lasting<std::set<std::string>> shown;
 
 /// Whether this is the first time. mpirun shows each text once as well.
 bool first(const char *file, const char *topic) noexcept
 try {
-    static Mutex lock;
-    static std::set<std::string> shown;
     Guard guard(lock);
-    return shown.insert(std::string(file) + '\n' + topic).second;
+    return shown.object.insert(std::string(file) + '\n' + topic).second;
 } catch (...) {
     return true;
 }
@@ -79,6 +80,8 @@ void show_help_there_again() noexcept
     if (opal_show_help == show) {
         opal_show_help = elsewhere;
     }
+    Guard guard(lock);
+    shown.renew();
 }
 
 } // namespace ft::dr

@@ -174,8 +174,8 @@ std::array<Entry, Index::count> table{{
      "job. Too high: old news."},
     {"verbose", 0, 0, 100, OPAL_INFO_LVL_3,
      "1 and above: every change of a path's state is printed as it happens; 2 and above: in "
-     "MPI_Init also what each parameter that is a number came to. 0: nothing. Costs a line for "
-     "each."},
+     "MPI_Init also what each parameter that is a number came to, and whether locks are taken. 0: "
+     "nothing. Costs a line for each."},
 }};
 
 char *checksum_text = nullptr;
@@ -232,7 +232,7 @@ bool in_range()
 
 } // namespace
 
-Parameters the_parameters;
+base::Lasting<Parameters> the_parameters;
 
 int Parameters::register_all(const mca_base_component_t &component) noexcept
 {

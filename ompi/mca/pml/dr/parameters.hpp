@@ -7,6 +7,7 @@
 
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include "opal/ft/base/lasting.hpp"
 #include "opal/ft/reliability/config.hpp"
 
 namespace ft::dr {
@@ -70,10 +71,10 @@ struct Parameters {
 };
 
 /// The one set of this process.
-extern Parameters the_parameters;
+extern base::Lasting<Parameters> the_parameters;
 inline Parameters &parameters() noexcept
 {
-    return the_parameters;
+    return the_parameters.object;
 }
 
 } // namespace ft::dr

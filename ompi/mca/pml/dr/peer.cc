@@ -438,32 +438,26 @@ bool PeerState::take_unsent(BtlPath &path, base::Time present) noexcept
 {
     const auto take_back = [&](mca_btl_base_descriptor_t *des) {
         if (des->des_cbfunc == fragment_complete) {
-            auto *held = static_cast<Descriptor *>(des->des_cbdata);
-            if (held->in_call) {
-                return false;
-            }
-            descriptor_done(held, present, false);
+            descriptor_done(static_cast<Descriptor *>(des->des_cbdata), present, false);
         }
         if (is_ours(*des)) {
             path.btl->btl_free(path.btl, des);
         }
-        return true;
     };
     if (mca_btl_base_descriptor_t *half = __atomic_load_n(&path.unsent, __ATOMIC_ACQUIRE);
         half != nullptr) {
-        if (!take_back(half)) {
+        if (in_call(*half)) {
             return false;
         }
+        take_back(half);
         __atomic_store_n(&path.unsent, nullptr, __ATOMIC_RELEASE);
     }
     // It would be sent with the next connection, but until there is one it would grow.
-    while (mca_btl_base_descriptor_t *waiting = path.tcp->take_waiting()) {
-        if (!take_back(waiting)) {
-            path.tcp->put_back_waiting(waiting);
-            return false;
-        }
+    bool stayed = false;
+    while (mca_btl_base_descriptor_t *waiting = path.tcp->take_waiting(in_call, stayed)) {
+        take_back(waiting);
     }
-    return true;
+    return !stayed;
 }
 
 bool PeerState::progress(base::Time present, Completions &done) noexcept

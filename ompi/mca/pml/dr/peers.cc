@@ -52,7 +52,7 @@ void tell_no_path(const ompi_proc_t *proc) noexcept
                        other.c_str(), host == nullptr ? "an unknown host" : host, btls.c_str());
 }
 
-Peers the_peers;
+base::Lasting<Peers> the_peers;
 
 void Peers::set_up() noexcept
 {
@@ -64,12 +64,10 @@ void Peers::set_up() noexcept
     }
 }
 
-void Peers::release() noexcept
+void release_peers() noexcept
 {
-    busy_.clear();
-    busy_count_ = 0;
-    by_rank_.clear();
-    all_.clear();
+    the_peers.renew();
+    reliability::release_unused_paths();
 }
 
 PeerState *Peers::make(ompi_proc_t *proc) noexcept
@@ -328,7 +326,7 @@ int Peers::progress(base::Time present) noexcept
     // Whatever is called for from here on is called for anew: each peer does when it is left. Where
     // there are threads, these stores come before all looks at the peers; one alone need not wait
     // for them.
-    if (opal_using_threads()) {
+    if (several_threads()) {
         __atomic_store_n(&pass_wanted_, false, __ATOMIC_SEQ_CST);
         __atomic_store_n(&pass_at_, base::Time::never().ns(), __ATOMIC_SEQ_CST);
     } else {

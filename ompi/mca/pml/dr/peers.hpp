@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "ompi/mca/pml/dr/comm.hpp"
+#include "ompi/mca/pml/dr/lock.hpp"
 #include "ompi/mca/pml/dr/peer.hpp"
+#include "opal/ft/base/lasting.hpp"
 
 namespace ft::dr {
 
@@ -17,8 +19,6 @@ class Peers {
   public:
     /// To be called once, before any traffic.
     void set_up() noexcept;
-    /// Forgets all of them: no BTL calls back any more.
-    void release() noexcept;
 
     /// The peer of a process, made when it is the first contact.
     /// \return nullptr when no path leads there (a message was shown) or there is no memory
@@ -65,7 +65,7 @@ class Peers {
     void call_for_pass_at(base::Time when) noexcept
     {
         std::int64_t known = __atomic_load_n(&pass_at_, __ATOMIC_RELAXED);
-        if (!opal_using_threads()) {
+        if (!several_threads()) {
             __atomic_store_n(&pass_at_, std::min(known, when.ns()), __ATOMIC_RELAXED);
             return;
         }
@@ -76,6 +76,11 @@ class Peers {
     }
     /// Whether a pass is to be made at once.
     bool pass_wanted() const noexcept { return __atomic_load_n(&pass_wanted_, __ATOMIC_RELAXED); }
+    /// At the latest, when no pass is wanted at once.
+    base::Time next_pass() const noexcept
+    {
+        return base::Time::from_ns(__atomic_load_n(&pass_at_, __ATOMIC_RELAXED));
+    }
     /// Whether a pass would find something to do. Without this, who waits for a message would look
     /// at every peer between any two looks at the network.
     bool pass_due(base::Time now) const noexcept
@@ -146,11 +151,13 @@ class Peers {
 };
 
 /// Asked for several times with each message: no call, and no test whether it was made.
-extern Peers the_peers;
+extern base::Lasting<Peers> the_peers;
 inline Peers &peers() noexcept
 {
-    return the_peers;
+    return the_peers.object;
 }
+/// Forgets all of them: no BTL calls back any more.
+void release_peers() noexcept;
 
 /// Shows the user that no BTL leads to that process.
 void tell_no_path(const ompi_proc_t *proc) noexcept;

@@ -84,7 +84,7 @@ int look() noexcept
 
 int progress() noexcept
 {
-    if (OPAL_LIKELY(!opal_using_threads())) {
+    if (OPAL_LIKELY(!several_threads())) {
         detail::arrival.fresh = false;
     }
     // Several threads may take one pass for another's: it does not matter.

@@ -4,6 +4,7 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/lock.hpp"
 #include "opal/ft/reliability/absence.hpp"
 
 namespace ft::dr {
@@ -27,7 +28,7 @@ inline base::Time arrival_time() noexcept
     detail::ArrivalTime &arrival = detail::arrival;
     if (!arrival.fresh) {
         const base::Time present = now();
-        if (!arrival.shared || opal_using_threads()) {
+        if (!arrival.shared || several_threads()) {
             return present;
         }
         arrival.at = present;

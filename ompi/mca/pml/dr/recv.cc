@@ -155,7 +155,6 @@ void copy_local(RecvRequest &request, SendRequest &sender, Completions &done) no
             at += packed;
         }
     }
-    sender.ompi().req_status.MPI_ERROR = MPI_SUCCESS;
     done.add(&sender);
 }
 

@@ -4,6 +4,8 @@
 #include "ompi/mca/pml/dr/send.hpp"
 #include "opal/mca/hand_over.hpp"
 
+#include <algorithm>
+
 namespace ft::dr {
 
 namespace {
@@ -80,6 +82,87 @@ opal_class_t recv_class = {"ft_dr_recv_request",
                            nullptr,
                            sizeof(RecvRequest)};
 
+/// Those who wait for requests that end with an error. Open MPI wakes them with the first one,
+/// calls pending what is not complete when they look, and frees a moment later all in whose status
+/// an error stands by then; and who completes a second one may tell it to somebody who has gone on.
+/// So of what ends at once they hear when all of it is complete.
+class Waiters {
+  public:
+    Waiters() noexcept = default;
+    Waiters(const Waiters &) = delete;
+    Waiters &operator=(const Waiters &) = delete;
+    ~Waiters() { wake(); }
+
+    /// Completes one that failed, as ompi_request_complete does; with its callback nobody is left
+    /// asleep.
+    void complete(ompi_request_t &request) noexcept
+    {
+        if (!several_threads() || request.req_complete_cb != nullptr) {
+            ompi_request_complete(&request, true);
+            return;
+        }
+        void *const was = OPAL_ATOMIC_SWAP_PTR(&request.req_complete, REQUEST_COMPLETED);
+        if (was == REQUEST_PENDING) {
+            return;
+        }
+        auto *const waiter = static_cast<ompi_wait_sync_t *>(was);
+        if (waiter->count > 1) {
+            add(waiter);
+        } else {
+            // Who waits for any of several goes on with whichever another thread completes, and is
+            // not there any more later.
+            wait_sync_update(waiter, 1, OMPI_ERROR);
+        }
+    }
+    /// Before anything is called that may wait for them.
+    void wake() noexcept
+    {
+        for (; count_ != 0; --count_) {
+            wait_sync_update(asleep_[count_ - 1], 1, OMPI_ERROR);
+        }
+    }
+
+  private:
+    void add(ompi_wait_sync_t *waiter) noexcept
+    {
+        if (std::find(asleep_, asleep_ + count_, waiter) != asleep_ + count_) {
+            return;
+        }
+        if (count_ == most) {
+            wake();
+        }
+        asleep_[count_] = waiter;
+        ++count_;
+    }
+
+    static constexpr std::size_t most = 8; ///< more are woken too soon
+    ompi_wait_sync_t *asleep_[most];
+    std::size_t count_ = 0;
+};
+
+template <class Request>
+void end(Request &request, Waiters &waiters) noexcept
+{
+    const std::uint32_t epoch = request.life.epoch();
+    request.req_base.req_pml_complete = true;
+    if (OPAL_UNLIKELY(request.ompi().req_complete_cb != nullptr)) {
+        waiters.wake();
+    }
+    if (OPAL_LIKELY(request.error == MPI_SUCCESS)) {
+        mca::hand_over(&request);
+        ompi_request_complete(&request.ompi(), true);
+    } else {
+        // Not before: Open MPI frees what it sees an error in, complete or not, when another
+        // request has failed.
+        request.ompi().req_status.MPI_ERROR = request.error;
+        mca::hand_over(&request);
+        waiters.complete(request.ompi());
+    }
+    if (request.life.finish(epoch)) {
+        release(&request);
+    }
+}
+
 } // namespace
 
 int set_up_requests() noexcept
@@ -141,6 +224,7 @@ void release(RecvRequest *request) noexcept
 
 int Completions::run_all() noexcept
 {
+    Waiters waiters;
     int count = 0;
     while (receives_ != nullptr) {
         RecvRequest *request = receives_;
@@ -149,18 +233,7 @@ int Completions::run_all() noexcept
             receives_tail_ = &receives_;
         }
         ++count;
-        const std::uint32_t epoch = request->life.epoch();
-        request->req_base.req_pml_complete = true;
-        if (OPAL_UNLIKELY(request->error != MPI_SUCCESS)) {
-            // Not before: Open MPI frees what it sees an error in, complete or not, when another
-            // request has failed.
-            request->ompi().req_status.MPI_ERROR = request->error;
-        }
-        mca::hand_over(request);
-        ompi_request_complete(&request->ompi(), true);
-        if (request->life.finish(epoch)) {
-            release(request);
-        }
+        end(*request, waiters);
     }
     while (sends_ != nullptr) {
         SendRequest *request = sends_;
@@ -174,13 +247,7 @@ int Completions::run_all() noexcept
             }
         }
         ++count;
-        const std::uint32_t epoch = request->life.epoch();
-        request->req_base.req_pml_complete = true;
-        mca::hand_over(request);
-        ompi_request_complete(&request->ompi(), true);
-        if (request->life.finish(epoch)) {
-            release(request);
-        }
+        end(*request, waiters);
     }
     return count;
 }

@@ -5,6 +5,7 @@
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include "ompi/mca/pml/dr/list.hpp"
+#include "ompi/mca/pml/dr/lock.hpp"
 
 namespace ft::dr {
 
@@ -41,7 +42,7 @@ class Life {
     /// The user lets go. \return true when the caller is to release the request
     bool free() noexcept
     {
-        if (opal_using_threads()) {
+        if (several_threads()) {
             return (__atomic_fetch_or(&word_, freed, __ATOMIC_ACQ_REL) & done) != 0;
         }
         word_ |= freed;
@@ -50,7 +51,7 @@ class Life {
     /// pml/dr lets go of what was started as `epoch`. \return true when the caller is to release it
     bool finish(std::uint32_t epoch) noexcept
     {
-        if (!opal_using_threads()) {
+        if (!several_threads()) {
             if ((word_ & ~flags) != epoch) {
                 return false;
             }
@@ -87,7 +88,8 @@ struct SendRequest : mca_pml_base_send_request_t, Hook<PendingTag>, Hook<DataTag
     std::uint32_t order;       ///< of its match, while that leaves
     bool synchronous;
     bool cts_seen;
-    bool started; ///< its match or rts was given to the engine
+    bool started;       ///< its match or rts was given to the engine
+    std::int16_t error; ///< as a receive's
     Life life;
 
     ompi_request_t &ompi() noexcept { return req_base.req_ompi; }
@@ -105,7 +107,7 @@ struct RecvRequest : mca_pml_base_recv_request_t, Hook<PostedTag> {
     std::uint64_t arrived;  ///< bytes unpacked
     std::byte *gathered;    ///< its message, if that can only be unpacked whole; else nullptr
     bool convertor_ready;
-    std::int16_t error; ///< what it ends with; in its status from its end on, see run_all
+    std::int16_t error; ///< what it ends with; in its status from its end on, see request.cc
     Life life;
 
     ompi_request_t &ompi() noexcept { return req_base.req_ompi; }

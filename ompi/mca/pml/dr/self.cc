@@ -48,7 +48,7 @@ int send_to_self(SendRequest &request) noexcept
             }
             Unexpected *message = keep(arrival);
             if (message == nullptr) {
-                request.ompi().req_status.MPI_ERROR = MPI_ERR_NO_MEM;
+                request.error = MPI_ERR_NO_MEM;
                 done.add(&request);
                 return OMPI_SUCCESS;
             }

@@ -97,6 +97,7 @@ void reset(SendRequest &request) noexcept
     request.synchronous = request.req_send_mode == MCA_PML_BASE_SEND_SYNCHRONOUS;
     request.cts_seen = false;
     request.started = false;
+    request.error = MPI_SUCCESS;
 }
 
 UpperHeader envelope(ompi_communicator_t *comm, int tag, MessageKind kind) noexcept
@@ -394,7 +395,7 @@ void finish(SendRequest &request, int error, Completions &done) noexcept
         request.peer->sends.remove(request.number);
         request.number = 0;
     }
-    request.ompi().req_status.MPI_ERROR = class_for(request.req_base.req_tag, error);
+    request.error = static_cast<std::int16_t>(class_for(request.req_base.req_tag, error));
     done.add(&request);
 }
 
@@ -564,7 +565,7 @@ static void start_buffered(SendRequest &send) noexcept
         rc = MPI_SUCCESS;
     }
     Completions done;
-    send.ompi().req_status.MPI_ERROR = ompi_errcode_get_mpi_code(rc);
+    send.error = static_cast<std::int16_t>(ompi_errcode_get_mpi_code(rc));
     done.add(&send);
 }
 

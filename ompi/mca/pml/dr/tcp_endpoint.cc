@@ -91,20 +91,21 @@ bool TcpEndpoint::has_waiting() noexcept
     return hold && closed() && opal_list_get_size(&frags_) != 0;
 }
 
-mca_btl_base_descriptor_t *TcpEndpoint::take_waiting() noexcept
+mca_btl_base_descriptor_t *
+TcpEndpoint::take_waiting(bool (*stays)(const mca_btl_base_descriptor_t &), bool &stayed) noexcept
 {
+    stayed = false;
     const Hold hold(send_lock_);
     if (!hold || !closed() || opal_list_get_size(&frags_) == 0) {
         return nullptr;
     }
-    return reinterpret_cast<mca_btl_base_descriptor_t *>(opal_list_remove_first(&frags_));
-}
-
-void TcpEndpoint::put_back_waiting(mca_btl_base_descriptor_t *des) noexcept
-{
-    OPAL_THREAD_LOCK(&send_lock_);
-    opal_list_prepend(&frags_, reinterpret_cast<opal_list_item_t *>(des));
-    OPAL_THREAD_UNLOCK(&send_lock_);
+    auto *const first = reinterpret_cast<mca_btl_base_descriptor_t *>(opal_list_get_first(&frags_));
+    stayed = stays(*first);
+    if (stayed) {
+        return nullptr;
+    }
+    (void)opal_list_remove_first(&frags_);
+    return first;
 }
 
 void TcpEndpoint::call_off_unanswered() noexcept

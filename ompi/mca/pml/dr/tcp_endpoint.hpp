@@ -75,10 +75,11 @@ class TcpEndpoint {
     mca_btl_base_descriptor_t *take_half_received() noexcept;
     /// Closed with fragments that wait for the next connection: an attempt to make one failed.
     bool has_waiting() noexcept;
-    /// Takes out the first of these.
-    mca_btl_base_descriptor_t *take_waiting() noexcept;
-    /// Undoes it.
-    void put_back_waiting(mca_btl_base_descriptor_t *des) noexcept;
+    /// Takes out the first of these, unless `stays` is true for it: then there is nothing to take,
+    /// and `stayed` is set. Taken out it could not be put back: that would have to wait for the
+    /// lock, which who closes the connection holds while its callbacks wait for a peer's.
+    mca_btl_base_descriptor_t *take_waiting(bool (*stays)(const mca_btl_base_descriptor_t &),
+                                            bool &stayed) noexcept;
     /// After an attempt to connect that failed at once: btl/tcp may have left the number of a
     /// socket that it has closed.
     void forget_closed_socket() noexcept;

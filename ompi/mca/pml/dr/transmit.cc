@@ -48,7 +48,8 @@ bool lost_in_stream(const reliability::FragmentRecord &record, const BtlPath &pa
 bool refused_control(const BtlPath &path, const mca_btl_base_descriptor_t &des) noexcept
 {
     // In this order: before its callback nobody else writes there, after it anybody may.
-    return TcpEndpoint::refused(des) && !__atomic_load_n(&path.control_done, __ATOMIC_ACQUIRE);
+    return TcpEndpoint::refused(des) &&
+           __atomic_load_n(&path.control, __ATOMIC_ACQUIRE) != Control::done;
 }
 
 } // namespace
@@ -182,7 +183,7 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
     des->des_cbdata = &path;
     engine.sent(what, present);
     mca::hand_over(des);
-    __atomic_store_n(&path.control_done, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&path.control, Control::in_call, __ATOMIC_RELAXED);
     lock.unlock();
     const int rc = give(path, des);
     lock.lock();
@@ -195,6 +196,7 @@ bool PeerState::transmit_control(BtlPath &path, const reliability::Transmit &wha
             btl->btl_free(btl, des);
         }
     }
+    __atomic_store_n(&path.control, Control::none, __ATOMIC_RELAXED);
     return true;
 }
 

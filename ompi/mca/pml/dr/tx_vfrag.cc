@@ -7,7 +7,7 @@
 
 namespace ft::dr {
 
-TxPools the_pools[pool_shares];
+base::Lasting<std::array<TxPools, pool_shares>> the_pools;
 
 namespace {
 
@@ -18,7 +18,7 @@ std::atomic<std::uint8_t> shares_given{0};
 
 std::uint8_t next_pool_share() noexcept
 {
-    if (!opal_using_threads()) {
+    if (!several_threads()) {
         return 0;
     }
     const unsigned given = shares_given.fetch_add(1, std::memory_order_relaxed);
@@ -28,7 +28,7 @@ std::uint8_t next_pool_share() noexcept
 void set_up_tx_pools(std::size_t largest_payload) noexcept
 {
     largest = largest_payload;
-    for (TxPools &pools : the_pools) {
+    for (TxPools &pools : the_pools.object) {
         pools.set_up(largest_payload);
     }
 }
@@ -40,9 +40,7 @@ std::size_t largest_tx_payload() noexcept
 
 void release_tx_pools() noexcept
 {
-    for (TxPools &pools : the_pools) {
-        pools.release();
-    }
+    the_pools.renew();
 }
 
 void TxPools::set_up(std::size_t largest_payload) noexcept
@@ -57,16 +55,6 @@ void TxPools::set_up(std::size_t largest_payload) noexcept
     static_assert(brief_place + reliability::brief_bytes <= fragment_overhead);
     brief_.set_up(sizeof(TxOrdered) + reliability::header_bytes + match_bytes + small_brief, 64);
     data_.set_up(sizeof(TxData), 16);
-}
-
-void TxPools::release() noexcept
-{
-    for (mca::BlockPool &pool : ordered_) {
-        pool.release();
-    }
-    idle_brief_ = nullptr;
-    brief_.release();
-    data_.release();
 }
 
 TxOrdered *TxPools::get_ordered(const UpperHeader &upper, std::size_t payload) noexcept

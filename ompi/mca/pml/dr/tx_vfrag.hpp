@@ -3,12 +3,15 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
+#include <array>
+
 #include "ompi/mca/pml/dr/fragment_size.hpp"
+#include "ompi/mca/pml/dr/lock.hpp"
 #include "ompi/mca/pml/dr/upper_header.hpp"
 #include "opal/ft/base/assert.hpp"
+#include "opal/ft/base/lasting.hpp"
 #include "opal/ft/reliability/compressed.hpp"
 #include "opal/ft/reliability/vfrag.hpp"
-#include "opal/mca/pool.hpp"
 
 namespace ft::dr {
 
@@ -50,7 +53,6 @@ class alignas(64) TxPools {
   public:
     /// \param largest_payload of an ordered VFRAG
     void set_up(std::size_t largest_payload) noexcept;
-    void release() noexcept;
 
     /// An ordered VFRAG with its upper header written; `payload` bytes of room follow at `bytes`.
     /// \return nullptr when there is no memory
@@ -81,7 +83,7 @@ class alignas(64) TxPools {
     TxOrdered *get_brief(std::size_t payload) noexcept
     {
         if (OPAL_LIKELY(payload <= small_brief)) {
-            mca::Guard guard(idle_lock_);
+            Guard guard(idle_lock_);
             if (OPAL_LIKELY(idle_brief_ != nullptr)) {
                 auto *tx = static_cast<TxOrdered *>(idle_brief_);
                 idle_brief_ = tx->next;
@@ -110,7 +112,7 @@ class alignas(64) TxPools {
             if (tx->form == reliability::Form::full) {
                 make_brief_again(*tx);
             }
-            mca::Guard guard(idle_lock_);
+            Guard guard(idle_lock_);
             tx->next = idle_brief_;
             idle_brief_ = tx;
             return;
@@ -149,27 +151,27 @@ class alignas(64) TxPools {
     static constexpr std::size_t brief_place = 16;
     static constexpr std::size_t compressed_place =
         brief_place + reliability::brief_bytes - reliability::compressed_bytes;
-    mca::BlockPool ordered_[classes];
+    BlockPool ordered_[classes];
     std::size_t capacity_[classes] = {};
     /// For payloads of at most `small_brief`. A window of 64 of them stays in a processor's nearest
     /// cache: their blocks are small, and do not all begin in the same few of its sets.
-    mca::BlockPool brief_;
+    BlockPool brief_;
     static constexpr std::size_t small_brief = 72;
     /// Those that are not in use. They stay objects: most of what stands in one is the same for
     /// each message, and is not written again.
     TxVfrag *idle_brief_ = nullptr;
-    mca::Mutex idle_lock_;
-    mca::BlockPool data_;
+    Mutex idle_lock_;
+    BlockPool data_;
 };
 
 /// So many sets of free lists there are. With one thread the first one serves all peers, so that
 /// what was used last is used next. With several each peer keeps to one, in turn, so that threads
 /// with different peers do not wait for each other: up to so many peers nobody shares.
 constexpr std::uint8_t pool_shares = 16;
-extern TxPools the_pools[pool_shares];
+extern base::Lasting<std::array<TxPools, pool_shares>> the_pools;
 inline TxPools &tx_pools(std::uint8_t share) noexcept
 {
-    return the_pools[share];
+    return the_pools.object[share];
 }
 /// For the next peer.
 std::uint8_t next_pool_share() noexcept;
