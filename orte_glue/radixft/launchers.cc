@@ -1,5 +1,5 @@
-// What mpirun's launchers say of the commands by which they have started daemons: a remote shell for
-// each (plm/rsh), or one for many (plm/slurm's srun).
+// What mpirun's launchers say of the commands by which they have started daemons: a remote shell
+// for each (plm/rsh), or one for many (plm/slurm's srun).
 #include "orte_glue/radixft/daemon.hpp"
 #include "orte_glue/radixft/every_job.hpp"
 
