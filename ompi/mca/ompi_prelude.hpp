@@ -46,6 +46,7 @@ extern "C" {
 #include "ompi/proc/proc.h"
 #include "ompi/request/grequest.h"
 #include "ompi/request/request.h"
+#include "ompi/request/request_default.h"
 #include "ompi/runtime/mpiruntime.h"
 #include "ompi/runtime/params.h"
 

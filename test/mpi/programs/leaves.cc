@@ -43,8 +43,9 @@ std::atomic<int> rounds{0};
 
 void await_rounds()
 {
-    constexpr int many = 300;
+    constexpr int many = 50;
     for (const int end = rounds + many; rounds < end;) {
+        usleep(1000); // the others need the cores
     }
 }
 

@@ -1,10 +1,12 @@
 #include "ompi/mca/pml/dr/local_help.hpp"
 
-#include "ompi/mca/pml/dr/lock.hpp"
+#include "ompi/mca/ompi_prelude.hpp"
+
 #include "opal/ft/base/lasting.hpp"
 
 #include <cstdarg>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,13 +16,14 @@ namespace ft::dr {
 namespace {
 
 opal_show_help_fn_t elsewhere = nullptr;
-Mutex lock; ///< of what was shown
+/// Of what was shown. The runtime's own threads show help, too.
+std::mutex lock;
 base::Lasting<std::set<std::string>> shown;
 
 /// Whether this is the first time. mpirun shows each text once as well.
 bool first(const char *file, const char *topic) noexcept
 try {
-    Guard guard(lock);
+    const std::lock_guard guard(lock);
     return shown.object.insert(std::string(file) + '\n' + topic).second;
 } catch (...) {
     return true;
@@ -80,7 +83,7 @@ void show_help_there_again() noexcept
     if (opal_show_help == show) {
         opal_show_help = elsewhere;
     }
-    Guard guard(lock);
+    const std::lock_guard guard(lock);
     shown.renew();
 }
 

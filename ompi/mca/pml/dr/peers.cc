@@ -84,7 +84,7 @@ PeerState *Peers::make(ompi_proc_t *proc) noexcept
             tell_no_path(proc);
             return nullptr;
         }
-        Guard guard(lock_);
+        mca::Guard guard(lock_);
         made = existing(proc);
         if (made == nullptr) {
             // Not before: who finds that a connection broke puts its peer into the list of those

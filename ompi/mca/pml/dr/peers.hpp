@@ -114,7 +114,7 @@ class Peers {
         for (std::size_t i = 0;; ++i) {
             PeerState *peer = nullptr;
             {
-                Guard guard(lock_);
+                mca::Guard guard(lock_);
                 if (i >= all_.size()) {
                     return;
                 }
@@ -131,7 +131,7 @@ class Peers {
     void settle_partings();
     void set_parted(const ProcessKey &who, bool parted) noexcept;
 
-    Mutex lock_; ///< leaf
+    mca::Mutex lock_; ///< leaf; not even one that reads variables meets a list that grows
     std::vector<std::unique_ptr<PeerState>> all_;
     std::vector<PeerState *> by_rank_;     ///< of this job
     std::atomic<bool> some_parted_{false}; ///< ever, or are about to

@@ -85,7 +85,8 @@ opal_class_t recv_class = {"ft_dr_recv_request",
 /// Those who wait for requests that end with an error. Open MPI wakes them with the first one,
 /// calls pending what is not complete when they look, and frees a moment later all in whose status
 /// an error stands by then; and who completes a second one may tell it to somebody who has gone on.
-/// So of what ends at once they hear when all of it is complete.
+/// So of what ends at once they hear when all of it is complete; where coll/validate does the
+/// waiting, that is: what Open MPI's own sleep on is gone once another thread has woken them.
 class Waiters {
   public:
     Waiters() noexcept = default;
@@ -97,7 +98,8 @@ class Waiters {
     /// asleep.
     void complete(ompi_request_t &request) noexcept
     {
-        if (!several_threads() || request.req_complete_cb != nullptr) {
+        if (!several_threads() || request.req_complete_cb != nullptr ||
+            ompi_request_functions.req_wait_all == ompi_request_default_wait_all) {
             ompi_request_complete(&request, true);
             return;
         }
