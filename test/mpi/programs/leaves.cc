@@ -44,8 +44,9 @@ std::atomic<int> rounds{0};
 void await_rounds()
 {
     constexpr int many = 50;
-    for (const int end = rounds + many; rounds < end;) {
-        usleep(1000); // the others need the cores
+    int seen = rounds;
+    for (const int end = seen + many; seen < end; seen = rounds) {
+        rounds.wait(seen);
     }
 }
 
@@ -54,6 +55,7 @@ void exchange_without_end(int rank, int size)
     for (;;) {
         exchange(rank, size);
         ++rounds;
+        rounds.notify_all();
     }
 }
 
