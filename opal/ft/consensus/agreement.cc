@@ -128,7 +128,7 @@ void Agreement::handle(Rank from, const Message &message, Actions &out)
     }
     if (decided_) {
         if (message.kind == Kind::report && message.below) {
-            spread(shape_->children(self_, *message.below, suspects_), out);
+            spread(shape_->children(*message.below, suspects_), out);
             want_report_ = false;
             return;
         }
@@ -298,7 +298,7 @@ void Agreement::on_report(Rank from, const Message &message, Actions &out)
 {
     if (message.below) {
         // From a root that has decided, while its decision is still on its way to here.
-        spread(shape_->children(self_, *message.below, suspects_), out);
+        spread(shape_->children(*message.below, suspects_), out);
         return;
     }
     if (std::find(askers_.begin(), askers_.end(), from) == askers_.end()) {
@@ -352,7 +352,7 @@ void Agreement::answer_with_decision(Rank to, Actions &out) const
 void Agreement::pass_on(const Range &below, Actions &out)
 {
     Message decision = decision_message();
-    for (const Child &child : shape_->children(self_, below, suspects_)) {
+    for (const Child &child : shape_->children(below, suspects_)) {
         decision.below = child.below;
         send(child.rank, decision, out);
     }

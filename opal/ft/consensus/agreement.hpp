@@ -149,9 +149,8 @@ class Agreement {
         std::uint8_t steps = 0;
         Sweeps::Done done; ///< in the ring: how many steps were sent, and a bit for each heard
         Rank alive = 0;    ///< how many are outside the tag
-        Rank place = 0;    ///< this process's among them, in the order of positions
+        Rank place = 0;    ///< this process's among them, in the order of ranks
         RankSet tag;
-        RankSet tag_positions;
         std::uint64_t flags = ~std::uint64_t{0};
         RankSet acknowledged;
     };

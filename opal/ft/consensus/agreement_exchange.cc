@@ -25,10 +25,8 @@ void Agreement::prepare_exchange()
     exchange_ = {};
     exchange_.active = true;
     exchange_.tag = suspects_;
-    exchange_.tag_positions = shape_->positions(suspects_);
-    const Rank at = shape_->position_of(self_);
     exchange_.alive = shape_->size() - suspects_.count();
-    exchange_.place = at - exchange_.tag_positions.count_below(at);
+    exchange_.place = self_ - exchange_.tag.count_below(self_);
     exchange_.steps = static_cast<std::uint8_t>(std::bit_width(exchange_.alive - 1));
     exchange_.flags = flags_;
     exchange_.acknowledged = acknowledged_;
@@ -42,14 +40,14 @@ bool Agreement::can_begin_anew() const
     return exchange_.active && !accepted_ && !trouble_ && confirmed_ == suspects_;
 }
 
-/// Who has this place in the ring of those outside the tag, in the order of positions: the first
-/// steps stay within a node where the node's processes are neighbours.
+/// Who has this place in the ring of those outside the tag, in the order of ranks: the first steps
+/// stay within a node where the node's processes are neighbours.
 Rank Agreement::at_place(std::uint64_t place) const
 {
     while (place >= exchange_.alive) {
         place -= exchange_.alive; // once round at most
     }
-    return shape_->rank_at(exchange_.tag_positions.absent(static_cast<Rank>(place)));
+    return exchange_.tag.absent(static_cast<Rank>(place));
 }
 
 bool Agreement::carries_value(Stage stage, std::uint8_t step) const

@@ -16,9 +16,7 @@ Sweeps Agreement::sweeps() const
 /// Which step of a sweep it is, as a bit; 0 if it is none that this process waits for from there.
 std::uint32_t Agreement::sweep_bit(Rank from, const Message &message) const
 {
-    const Rank at = shape_->position_of(from);
-    return sweeps().heard(message.stage, message.step,
-                          at - exchange_.tag_positions.count_below(at));
+    return sweeps().heard(message.stage, message.step, from - exchange_.tag.count_below(from));
 }
 
 void Agreement::advance_sweeps(Actions &out)

@@ -100,7 +100,7 @@ void Agreement::on_tree_message(Rank from, const Message &message, Actions &out)
         excluded_ = message.suspects;
         answered_up_ = false;
         tree_.open(message.number, from, commit ? Stage::commit : Stage::ballot,
-                   shape_->children(self_, *message.below, suspects_));
+                   shape_->children(*message.below, suspects_));
         gather_own();
         if (suspects_.is_subset_of(excluded_)) {
             want_report_ = false; // the root knew it first

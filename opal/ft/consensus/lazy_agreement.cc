@@ -29,8 +29,8 @@ void LazyAgreement::begin(Rank self, InstanceId id, const Settings &settings,
         shape_ = shape;
     }
     alive_ = shape->size();
-    place_ = shape->position_of(self);
-    tag_ = tag_positions_ = {};
+    place_ = self;
+    tag_ = {};
     plain_ = settings.algorithm != Algorithm::paper && settings.mutation == Mutation::none &&
              alive_ <= most_plain;
     started_ = accepted_ = decided_ = false;
@@ -124,10 +124,8 @@ bool LazyAgreement::leave_out(const RankSet &dead)
         return false;
     }
     tag_.unite(dead);
-    tag_positions_ = shape_->positions(tag_);
     alive_ = shape_->size() - tag_.count();
-    const Rank at = shape_->position_of(self_);
-    place_ = at - tag_positions_.count_below(at);
+    place_ = self_ - tag_.count_below(self_);
     steps_ = static_cast<std::uint8_t>(std::bit_width(alive_ - 1));
     return true;
 }
@@ -185,8 +183,7 @@ std::uint32_t LazyAgreement::bit_of(Rank from, const PlainStep &step) const
     if (tag_.contains(from)) {
         return 0;
     }
-    const Rank at = shape_->position_of(from);
-    const Rank place = at - tag_positions_.count_below(at);
+    const Rank place = from - tag_.count_below(from);
     if (along_tree()) {
         return sweeps().heard(step.stage, step.step, place);
     }

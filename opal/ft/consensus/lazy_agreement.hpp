@@ -107,8 +107,8 @@ class LazyAgreement {
         const Rank next = place + (Rank{1} << step); // at most twice most_plain
         return next < alive_ ? next : next - alive_;
     }
-    /// Who has this place among those outside the tag, in the order of positions.
-    Rank at_place(Rank place) const { return shape_->rank_at(tag_positions_.absent(place)); }
+    /// Who has this place among those outside the tag, in the order of ranks.
+    Rank at_place(Rank place) const { return tag_.absent(place); }
     bool along_tree() const { return settings_.algorithm == Algorithm::tree; }
     bool strict() const { return settings_.semantics == Semantics::strict; }
     Sweeps sweeps() const { return {place_, alive_, settings_.fan_out, strict()}; }
@@ -119,9 +119,8 @@ class LazyAgreement {
 
     Rank self_ = 0;
     Rank alive_ = 1; ///< how many are outside the tag
-    Rank place_ = 0; ///< this process's among them, in the order of positions
+    Rank place_ = 0; ///< this process's among them, in the order of ranks
     RankSet tag_;
-    RankSet tag_positions_;
     InstanceId id_;
     Settings settings_;
     std::shared_ptr<const TreeShape> shape_;

@@ -84,7 +84,7 @@ struct Message {
     /// refuse: the highest number the refusing process knows.
     Number seen;
     /// ballot, commit on a new tree, decide in place of either, a report that a root spreads: the
-    /// positions below the receiver.
+    /// ranks below the receiver.
     std::optional<Range> below;
     /// answer: the sweep answered. exchange: ballot is the first, commit the second sweep.
     Stage stage = Stage::ballot;
@@ -113,7 +113,7 @@ std::vector<std::byte> encode(const Message &message);
 void encode(const Message &message, std::vector<std::byte> &bytes);
 
 /// The message in `bytes`, for a group of `size` processes. Nothing if the bytes are no message:
-/// too short or too long, an unknown kind or version, a rank or position outside the group, a set
+/// too short or too long, an unknown kind or version, a rank outside the group, a set
 /// that is not in order, a field that its kind must have and has not.
 std::optional<Message> decode(std::span<const std::byte> bytes, Rank size);
 

@@ -121,12 +121,6 @@ bool RankSet::all_in(const RankSet &other) const
     });
 }
 
-bool RankSet::intersects(const RankSet &other) const
-{
-    return std::any_of(runs().begin(), runs().end(),
-                       [&](const Run &run) { return other.count_in(run.first, run.end) != 0; });
-}
-
 bool RankSet::insert(Rank rank)
 {
     return unite(range(rank, rank + 1));

@@ -46,7 +46,6 @@ class RankSet {
     /// The lowest rank that is not a member.
     Rank lowest_absent() const { return absent(0); }
     bool is_subset_of(const RankSet &other) const { return !runs_ || all_in(other); }
-    bool intersects(const RankSet &other) const;
 
     /// Adds a rank; true if it was not a member.
     bool insert(Rank rank);

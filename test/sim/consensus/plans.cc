@@ -132,7 +132,6 @@ Plan plan_of(std::uint64_t seed, const Swarm &swarm)
             plan.node_of.push_back(
                 static_cast<std::uint32_t>(by_slot ? rank * nodes / size : rng.below(nodes)));
         }
-        plan.shape = TreeShape::node_aware(plan.node_of);
     }
     constexpr Time jitters[] = {0, 500, 5000, 50000};
     plan.costs.jitter = jitters[rng.below(4)];
@@ -181,7 +180,7 @@ std::string describe(const Plan &plan)
     std::string text = std::to_string(plan.members.size()) + " processes, ";
     text += word(plan.settings.algorithm) + " " + std::to_string(plan.settings.fan_out) + ", ";
     text += plan.settings.semantics == Semantics::strict ? "strict" : "loose";
-    text += plan.node_of.empty() ? "" : ", by node";
+    text += plan.node_of.empty() ? "" : ", on several nodes";
     for (Rank rank = 0; rank < plan.members.size(); ++rank) {
         const Member &m = plan.members[rank];
         if (m.dies_after != never) {

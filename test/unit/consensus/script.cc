@@ -135,15 +135,7 @@ class Player {
         settings.semantics =
             line.find("loose") != std::string::npos ? Semantics::loose : Semantics::strict;
         settings.majority = line.find("majority") != std::string::npos;
-        auto shape = TreeShape::binomial(size);
-        if (const auto at = line.find("on nodes "); at != std::string::npos) {
-            std::stringstream in(line.substr(at + 9));
-            std::vector<std::uint32_t> nodes(size);
-            for (auto &node : nodes) {
-                in >> node;
-            }
-            shape = TreeShape::node_aware(nodes);
-        }
+        const auto shape = TreeShape::binomial(size);
         for (Rank rank = 0; rank < size; ++rank) {
             engines_.emplace_back(rank, InstanceId{1, 1}, settings, shape);
         }

@@ -4,7 +4,7 @@
 /// do then. `play` runs the lines that say what happens and gives the script back with the indented
 /// lines as they really come: the test compares the two.
 ///
-///   group of 4, paper, strict            (or fast, loose; "on nodes 0 0 1 1" makes it node-aware)
+///   group of 4, paper, strict            (or fast, loose)
 ///   0 calls                              (", knowing 1,3" ", doubting 3" ", flags not 2")
 ///   1 hears 0                            the oldest message on its way from 0 to 1 arrives
 ///   all hear all                         whatever is on its way arrives, oldest first, until quiet
