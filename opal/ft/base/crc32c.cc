@@ -15,41 +15,6 @@ namespace ft::base {
 
 namespace {
 
-/// A 32 x 32 matrix over the field of two elements; entry i is the image of the word 1 << i.
-using Matrix = std::array<std::uint32_t, 32>;
-
-std::uint32_t apply(const Matrix &m, std::uint32_t v)
-{
-    std::uint32_t sum = 0;
-    for (std::size_t i = 0; v != 0; ++i, v >>= 1) {
-        if ((v & 1U) != 0) {
-            sum ^= m[i];
-        }
-    }
-    return sum;
-}
-
-Matrix square(const Matrix &m)
-{
-    Matrix result{};
-    for (std::size_t i = 0; i < result.size(); ++i) {
-        result[i] = apply(m, m[i]);
-    }
-    return result;
-}
-
-/// What one zero bit does to the register.
-Matrix one_zero_bit()
-{
-    constexpr std::uint32_t reflected_polynomial = 0x82f63b78U;
-    Matrix m{};
-    m[0] = reflected_polynomial;
-    for (std::size_t i = 1; i < m.size(); ++i) {
-        m[i] = 1U << (i - 1);
-    }
-    return m;
-}
-
 #if defined(__x86_64__)
 
 /// isa-l sets up its folding before it looks at the length, which costs 12 to 18 ns; up to here the
@@ -258,23 +223,6 @@ std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces)
 std::uint32_t crc32c(std::initializer_list<std::span<const std::byte>> pieces)
 {
     return crc32c(std::span<const std::span<const std::byte>>(pieces.begin(), pieces.size()));
-}
-
-std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t length_b)
-{
-    // Appending length_b zero bytes to A is a linear map on its checksum (the inversions cancel
-    // against those inside crc_b); the powers of that map come from squaring.
-    Matrix zeros = one_zero_bit();
-    for (int i = 0; i < 3; ++i) {
-        zeros = square(zeros);
-    }
-    for (; length_b != 0; length_b >>= 1) {
-        if ((length_b & 1U) != 0) {
-            crc_a = apply(zeros, crc_a);
-        }
-        zeros = square(zeros);
-    }
-    return crc_a ^ crc_b;
 }
 
 } // namespace ft::base

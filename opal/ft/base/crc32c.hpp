@@ -71,9 +71,4 @@ std::uint32_t copy_crc32c_past_caches(std::span<std::byte> to, std::span<const s
 std::uint32_t crc32c(std::span<const std::span<const std::byte>> pieces);
 std::uint32_t crc32c(std::initializer_list<std::span<const std::byte>> pieces);
 
-/// The checksum of A followed by B, from the checksums of both and the length of B in bytes,
-/// without touching the data. For pieces that were summed apart, such as the fragments of a
-/// message. Costs about 32 x log2(length) word operations.
-std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t length_b);
-
 } // namespace ft::base

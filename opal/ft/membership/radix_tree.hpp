@@ -66,29 +66,6 @@ class RadixTree {
     /// Levels of a tree of `n` positions: 0 for none, 1 for the root alone. The paper's H.
     constexpr unsigned height(Position n) const { return n == 0 ? 0 : depth(n - 1) + 1; }
 
-    /// The child index (0 .. arity-1) to take at `level` (0: at the root) on the way from the root
-    /// to `p`: digit of p's number. `level` must be less than depth(p).
-    constexpr unsigned route_digit(Position p, unsigned level) const
-    {
-        // The number of p within its level, in base arity, most significant digit first.
-        const unsigned d = depth(p);
-        std::uint64_t first_of_level = 0;
-        for (unsigned i = 0; i < d; ++i) {
-            first_of_level = (first_of_level << shift_) + 1;
-        }
-        const std::uint64_t place = p - first_of_level;
-        return static_cast<unsigned>(place >> (shift_ * (d - 1 - level))) & (arity() - 1);
-    }
-
-    /// True when `ancestor` lies on the way from the root to `p`, or is `p`.
-    constexpr bool is_ancestor(Position ancestor, Position p) const
-    {
-        while (p > ancestor) {
-            p = parent(p);
-        }
-        return p == ancestor;
-    }
-
   private:
     unsigned shift_;
 };

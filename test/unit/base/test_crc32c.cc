@@ -83,10 +83,8 @@ void pieces_give_the_sum_of_the_whole(void **)
         const auto tail = std::span<const std::byte>(data).subspan(cut);
         const std::uint32_t stepwise = Crc32c().update(head).update({}).update(tail).value();
         const std::uint32_t at_once = crc32c({head, std::span<const std::byte>{}, tail});
-        const std::uint32_t combined = crc32c_combine(crc32c(head), crc32c(tail), tail.size());
         assert_int_equal(stepwise, whole);
         assert_int_equal(at_once, whole);
-        assert_int_equal(combined, whole);
     }
 }
 
@@ -104,31 +102,6 @@ void words_before_the_rest_are_summed_as_their_bytes(void **)
         const std::span whole(data.data(), 24 + rest);
         assert_int_equal(crc32c(words, whole.subspan(24)), by_definition(whole));
     }
-}
-
-void combination_handles_long_tails(void **)
-{
-    // The sum of n zero bytes, doubled up to 2^40 bytes, against the sum taken in two ways.
-    std::array<std::byte, 1> zero{};
-    std::uint32_t sum = crc32c(zero);
-    std::uint64_t length = 1;
-    for (int i = 0; i < 20; ++i) {
-        sum = crc32c_combine(sum, sum, length);
-        length *= 2;
-    }
-    Crc32c direct;
-    const std::array<std::byte, 4096> zeros{};
-    for (std::uint64_t done = 0; done < length; done += zeros.size()) {
-        direct.update(zeros);
-    }
-    assert_int_equal(sum, direct.value());
-    const std::uint32_t a = crc32c(bytes_of("a"));
-    const std::uint32_t b = crc32c(bytes_of("b"));
-    const std::uint64_t far = (std::uint64_t{1} << 40) + 12345;
-    // Associativity: (a b) c = a (b c), c standing for `far` bytes with some sum.
-    const std::uint32_t left = crc32c_combine(crc32c_combine(a, b, 1), 0x12345678U, far);
-    const std::uint32_t right = crc32c_combine(a, crc32c_combine(b, 0x12345678U, far), far + 1);
-    assert_int_equal(left, right);
 }
 
 /// All lengths around the blocks of the folding, at all places within a word, and long ones.
@@ -265,7 +238,6 @@ int main()
         cmocka_unit_test(every_length_matches_the_definition),
         cmocka_unit_test(pieces_give_the_sum_of_the_whole),
         cmocka_unit_test(words_before_the_rest_are_summed_as_their_bytes),
-        cmocka_unit_test(combination_handles_long_tails),
         cmocka_unit_test(copying_gives_the_bytes_and_their_sum),
         cmocka_unit_test(every_flip_of_one_or_two_bits_is_seen),
 #if defined(__x86_64__)
