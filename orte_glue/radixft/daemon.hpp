@@ -16,6 +16,7 @@
 #include "orte_glue/radixft/drops.hpp"
 #include "orte_glue/radixft/gather.hpp"
 #include "orte_glue/radixft/held.hpp"
+#include "orte_glue/radixft/introductions.hpp"
 #include "orte_glue/radixft/jobs.hpp"
 #include "orte_glue/radixft/life_lines.hpp"
 #include "orte_glue/radixft/parameters.hpp"
@@ -98,6 +99,7 @@ class Daemon {
     void watch_launches() noexcept;
     /// Whether messages to this daemon make sense.
     bool reachable(NodeId id) const noexcept { return !lost_.contains(id); }
+    bool is_leaving(NodeId id) const noexcept;
 
     /// From routed: the channel has a connection to a daemon now, or has it no more.
     void connected(NodeId id) noexcept;
@@ -126,9 +128,9 @@ class Daemon {
     std::size_t ranks_missing() const { return shortage_.ranks; }
 
     /// Whether a rank of this job is known to have died.
-    bool bereaved(std::uint32_t jobid) const { return bereaved_.contains(jobid); }
+    bool bereaved(std::uint32_t jobid) const;
     /// Of any job.
-    bool bereaved() const { return !bereaved_.empty(); }
+    bool bereaved() const;
 
     /// From grpcomm.
     int allgather(orte_grpcomm_coll_t *coll, opal_buffer_t *data) noexcept;
@@ -219,7 +221,7 @@ class Daemon {
     bool awaits_comeback(std::uint32_t jobid) const;
     void take_over_launcher();
     void introduce();
-    Bytes invitation(NodeId guest);
+    Bytes invitation(NodeId guest, const Bytes &contacts);
     bool on_invitation(base::WireReader &in);
     bool on_address(NodeId from, std::span<const std::byte> body);
     void follow_joins(const membership::Event &installed);
@@ -375,14 +377,15 @@ class Daemon {
     Spawns spawns_;                               ///< at mpirun, or who stands in for it
     AddressRequests requests_;
     Publications publications_;
-    std::set<std::uint32_t> bereaved_;                           ///< jobs of which a rank died
-    std::map<std::uint32_t, std::set<std::uint32_t>> died_here_; ///< ranks of this daemon's, by job
-    std::vector<Comeback> comebacks_;                            ///< at mpirun: not started yet
-    std::vector<Launch> launches_;                               ///< at mpirun: wait for newcomers
-    std::set<NodeId> ready_;                                     ///< at mpirun, during the launch
-    bool mapped_ = false;     ///< at mpirun: it is decided where the first job runs
-    std::set<NodeId> unsure_; ///< at mpirun, during the launch: may be dead
-    bool held_back_ = false;  ///< at mpirun: nothing is mapped until it is known who is
+    /// Ranks of this daemon's, by job; of ended jobs too, like all deaths (DeathSpread::known).
+    std::map<std::uint32_t, std::set<std::uint32_t>> died_here_;
+    std::vector<Comeback> comebacks_; ///< at mpirun: not started yet
+    std::vector<Launch> launches_;    ///< at mpirun: wait for newcomers
+    Introductions introductions_;     ///< at mpirun: of those newcomers
+    std::set<NodeId> ready_;          ///< at mpirun, during the launch
+    bool mapped_ = false;             ///< at mpirun: it is decided where the first job runs
+    std::set<NodeId> unsure_;         ///< at mpirun, during the launch: may be dead
+    bool held_back_ = false;          ///< at mpirun: nothing is mapped until it is known who is
     /// At mpirun: kinds of hardware that it does not know yet, and which daemon is to tell them.
     std::map<const orte_topology_t *, NodeId> asked_;
     /// Daemons without which the job began, and at mpirun why: "could not be started".
@@ -436,6 +439,7 @@ class Daemon {
     base::Time must_end_since_;
     /// Since when a rank of this daemon has waited in MPI_Init for a dead one, without mpirun.
     base::Time missed_since_ = base::Time::never();
+    std::string folder_;          ///< at mpirun: the one in which it was started
     std::string output_;          ///< where the ranks' output goes without mpirun: path
                                   ///< without its extension
     std::FILE *stdout_ = nullptr; ///< open at the daemon that stands in for mpirun

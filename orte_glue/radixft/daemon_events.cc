@@ -283,7 +283,6 @@ void Daemon::on_announced(const RankDeath &death)
           : death.cause == Cause::not_started ? "it could not be started"
                                               : "it exited",
           static_cast<unsigned long long>(death.epoch));
-    bereaved_.insert(death.who.jobid);
     if (over_) {
         return;
     }

@@ -10,17 +10,12 @@
 #include "orte_glue/radixft/every_job.hpp"
 #include "orte_glue/radixft/launch_key.hpp"
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <sstream>
 
 namespace ft::radixft {
-
-namespace {
-
-/// Longest contact string that is believed.
-constexpr std::size_t most_contact = 4096;
-
-} // namespace
 
 void Callbacks::vm_ready(int, short, void *data) noexcept
 {
@@ -232,65 +227,48 @@ void Daemon::take_over_launcher()
     }
 }
 
-/// Again and again, since nobody answers this: it has arrived when the newcomer is a member.
 void Daemon::introduce()
 {
-    for (const Launch &launch : launches_) {
-        for (const NodeId id : launch.newcomers) {
-            if (session_->engine().view()->contains(id)) {
-                continue;
-            }
-            const std::string uri = contact(id);
-            Bytes text(4 + uri.size());
-            base::WireWriter out(text);
-            out.u32(id);
-            out.bytes(std::as_bytes(std::span(uri)));
-            for (const NodeId member : session_->engine().view()->members()) {
-                if (member != self_) {
-                    send({member, Type::address, text});
-                }
-            }
-            send(id, launch_tag, invitation(id));
-        }
+    if (launches_.empty()) {
+        return;
     }
+    const membership::ViewPtr view = session_->engine().view();
+    std::set<NodeId> newcomers;
+    for (const Launch &launch : launches_) {
+        std::copy_if(launch.newcomers.begin(), launch.newcomers.end(),
+                     std::inserter(newcomers, newcomers.end()),
+                     [&view](NodeId id) { return !view->contains(id); });
+    }
+    const std::vector<NodeId> members(view->members().begin(), view->members().end());
+    introductions_.tick(newcomers, members,
+                        {.contact = contact,
+                         .tell =
+                             [this](NodeId member, const Bytes &contacts) {
+                                 if (member != self_) {
+                                     send({member, Type::address, contacts});
+                                 }
+                             },
+                         .invite =
+                             [this](NodeId newcomer, const Bytes &contacts) {
+                                 send(newcomer, launch_tag, invitation(newcomer, contacts));
+                             }});
 }
 
-Bytes Daemon::invitation(NodeId guest)
+/// \param contacts of all members
+Bytes Daemon::invitation(NodeId guest, const Bytes &contacts)
 {
-    const auto members = session_->engine().view()->members();
-    std::vector<std::pair<NodeId, std::string>> contacts;
-    std::size_t size = 4 + 4;
-    for (const NodeId id : members) {
-        contacts.emplace_back(id, contact(id));
-        size += 4 + 4 + contacts.back().second.size();
-    }
+    const std::size_t size = 4 + contacts.size();
     Bytes text = go(true, size);
     base::WireWriter out(std::span<std::byte>(text).last(size));
     out.u32(lives_[guest]);
-    out.u32(static_cast<std::uint32_t>(contacts.size()));
-    for (const auto &[id, uri] : contacts) {
-        out.u32(id);
-        out.u32(static_cast<std::uint32_t>(uri.size()));
-        out.bytes(std::as_bytes(std::span(uri)));
-    }
+    out.bytes(contacts);
     return sealed(launch_key_, std::move(text));
 }
 
 bool Daemon::on_invitation(base::WireReader &in)
 {
     const std::uint32_t life = in.u32();
-    const std::uint32_t count = in.u32();
-    std::vector<std::pair<NodeId, std::string>> contacts;
-    for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-        const NodeId id = in.u32();
-        const std::uint32_t size = in.u32();
-        if (size > most_contact) {
-            in.fail();
-            break;
-        }
-        const auto uri = in.bytes(size);
-        contacts.emplace_back(id, std::string(reinterpret_cast<const char *>(uri.data()), size));
-    }
+    const Contacts contacts = decode_contacts(in);
     if (!in.complete() || contacts.empty()) {
         return false;
     }
@@ -303,11 +281,7 @@ bool Daemon::on_invitation(base::WireReader &in)
     }
     if (!std::exchange(greeted_, true)) {
         // With the next invitation it begins.
-        const std::string uri = contact(self_);
-        Bytes text(4 + uri.size());
-        base::WireWriter out(text);
-        out.u32(self_);
-        out.bytes(std::as_bytes(std::span(uri)));
+        const Bytes text = encode_contacts({{self_, contact(self_)}});
         prepare_engine();
         open_connections_of_newcomer(known);
         for (const NodeId id : known) {
@@ -324,19 +298,24 @@ bool Daemon::on_invitation(base::WireReader &in)
 bool Daemon::on_address(NodeId from, std::span<const std::byte> body)
 {
     base::WireReader in(body);
-    const NodeId id = in.u32();
-    const auto uri = in.rest();
-    if (!in.ok() || (from != 0 && from != id) || id == 0 || id == self_ ||
-        id >= membership::max_nodes || uri.empty() || uri.size() > most_contact) {
+    const Contacts contacts = decode_contacts(in);
+    const auto bad = [&](const auto &one) {
+        const auto &[id, uri] = one;
+        return (from != 0 && from != id) || id == 0 || id == self_ || id >= membership::max_nodes ||
+               uri.empty();
+    };
+    if (!in.complete() || contacts.empty() || std::any_of(contacts.begin(), contacts.end(), bad)) {
         return false;
     }
-    const std::string is_now(reinterpret_cast<const char *>(uri.data()), uri.size());
-    const bool fresh = contact(id) != is_now;
-    remember_contact(id, is_now);
-    if (fresh && from != id) {
-        await_newcomer(id);
-    } else if (from != id) {
-        nudge(id); // is repeated until it is a member; until then there may be nothing else to say
+    for (const auto &[id, uri] : contacts) {
+        const bool fresh = contact(id) != uri;
+        remember_contact(id, uri);
+        if (fresh && from != id) {
+            await_newcomer(id);
+        } else if (from != id) {
+            // Is repeated until it is a member; until then there may be nothing else to say.
+            nudge(id);
+        }
     }
     return true;
 }

@@ -110,9 +110,21 @@ void Callbacks::when_readable(int file, std::function<void()> what) noexcept
     opal_event_add(&later->event, nullptr);
 }
 
+/// At mpirun, which has told all to leave: who has closed its connection has, though the news may
+/// be waiting behind this event still. To open another one would fail, and the channel would tell
+/// the user of a firewall.
+bool Daemon::is_leaving(NodeId id) const noexcept
+{
+    if (self_ != 0 || !orte_orteds_term_ordered) {
+        return false;
+    }
+    const auto peer = OobPeer::find(id);
+    return peer && !peer->open() && !peer->opening();
+}
+
 void Daemon::send(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
 {
-    if (to == self_ || !reachable(to) || bytes.empty()) {
+    if (to == self_ || !reachable(to) || bytes.empty() || is_leaving(to)) {
         return;
     }
     if (to < self_ && !connected_.contains(to) && held_.begin(to)) {

@@ -223,7 +223,6 @@ void Daemon::rank_died(const orte_proc_t &rank, Cause cause, int exit_code)
     leftovers_.push_back({monotonic_now(), rank.name.jobid, rank.local_rank});
     const Rank who{rank.name.jobid, rank.name.vpid};
     lines_.forget(who);
-    bereaved_.insert(who.jobid);
     keep_job(who);
     const bool came = !is_first(who.jobid) || ORTE_FLAG_TEST(&rank, ORTE_PROC_FLAG_REG);
     rank_died(who, came ? cause : Cause::absent, exit_code);
@@ -242,6 +241,17 @@ void Daemon::keep_job(Rank dead)
         orte_set_attribute(&job->attributes, ORTE_JOB_TERM_NOTIFIED, ORTE_ATTR_LOCAL, nullptr,
                            OPAL_BOOL);
     }
+}
+
+bool Daemon::bereaved(std::uint32_t jobid) const
+{
+    return died_here_.contains(jobid) ||
+           (session_ && find_death(session_->deaths().known(), {jobid, every_rank}) != nullptr);
+}
+
+bool Daemon::bereaved() const
+{
+    return !died_here_.empty() || (session_ && !session_->deaths().known().empty());
 }
 
 void Daemon::rank_not_started(orte_proc_t &rank) noexcept

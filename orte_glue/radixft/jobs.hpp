@@ -29,7 +29,12 @@ class Jobs {
     const std::map<std::uint32_t, std::vector<NodeId>> &all() const { return hosts_; }
 
   private:
-    std::map<std::uint32_t, std::vector<NodeId>> hosts_; ///< by job, then by rank
+    /// By job, then by rank. Jobs that have ended stay: only mpirun learns that one has, any other
+    /// daemon may be the root after it, and who still has a communicator with such a job is told,
+    /// as of any other, which ranks went with a host. The end's summary counts them too. It is a
+    /// number for each rank, of no more jobs than the runtime has numbers for (65535), whose own
+    /// objects mpirun keeps as long.
+    std::map<std::uint32_t, std::vector<NodeId>> hosts_;
 };
 
 /// The job that mpirun was started for; all others are spawned.

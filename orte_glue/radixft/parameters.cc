@@ -207,6 +207,27 @@ detector::SelfCheckConfig Parameters::self_check() const
     return c;
 }
 
+void hand_on_parameters() noexcept
+{
+    setenv("OMPI_MCA_errmgr", "radixft", 1);
+    const auto hand_on = [](const char *name, const auto &text) {
+        const int index = mca_base_var_find("orte", "errmgr", "radixft", name);
+        mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
+        if (index >= 0 &&
+            mca_base_var_get_value(index, nullptr, &source, nullptr) == OPAL_SUCCESS &&
+            (source == MCA_BASE_VAR_SOURCE_FILE || source == MCA_BASE_VAR_SOURCE_OVERRIDE)) {
+            setenv((std::string("OMPI_MCA_errmgr_radixft_") + name).c_str(), text().c_str(), 1);
+        }
+    };
+    const Parameters &p = parameters();
+    for (const Entry &e : table) {
+        hand_on(e.name, [&] { return std::to_string(p.*e.value); });
+    }
+    for (const Folder &f : folders) {
+        hand_on(f.name, [&] { return std::string(p.*f.value == nullptr ? "" : p.*f.value); });
+    }
+}
+
 std::string misread_parameter()
 {
     for (const Entry &e : table) {
@@ -271,6 +292,18 @@ bool requested() noexcept
         return false;
     }
     return std::strcmp(*value, "radixft") == 0;
+}
+
+int offer_to_daemons(void *module, mca_base_module_t **answer, int *priority) noexcept
+{
+    *answer = nullptr;
+    *priority = -1;
+    if (!requested() || !(ORTE_PROC_IS_HNP || ORTE_PROC_IS_DAEMON)) {
+        return ORTE_ERR_NOT_SUPPORTED;
+    }
+    *answer = static_cast<mca_base_module_t *>(module);
+    *priority = 200;
+    return ORTE_SUCCESS;
 }
 
 } // namespace ft::radixft

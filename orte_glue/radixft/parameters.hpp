@@ -52,9 +52,18 @@ int register_parameters(const mca_base_component_t *component) noexcept;
 /// without a word: it takes "2s" for 2, and "two" for 0. Empty when all are numbers.
 std::string misread_parameter();
 
+/// At mpirun, before there are applications or launchers: what was read from a parameter file holds
+/// for the whole job, as what the user said, with errmgr radixft itself. Others have no such file
+/// perhaps.
+void hand_on_parameters() noexcept;
+
 /// True if this job asked for errmgr radixft, however it did (command line, environment, file), and
 /// Open MPI is of the series that this was built for.
 /// The routed and grpcomm components stay out of every other job.
 bool requested() noexcept;
+
+/// What those two answer when they are asked for their module: they have one for mpirun and the
+/// daemons.
+int offer_to_daemons(void *module, mca_base_module_t **answer, int *priority) noexcept;
 
 } // namespace ft::radixft

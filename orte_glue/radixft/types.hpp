@@ -86,7 +86,7 @@ enum class Type : std::uint8_t {
     wanted = 7,         ///< root to daemon: this collective still waits for you
     ranks_are = 8,      ///< daemon to root, after mpirun's death: my ranks have ended, or all must
     leave = 9,          ///< root to daemon: the job is over
-    address = 10,       ///< mpirun to daemon: where a daemon is that will join
+    address = 10,       ///< mpirun to daemon: where daemons are that will join
     ranks_known_ask = 11, ///< new root, down the tree: which deaths were announced to you?
     ranks_known = 12,     ///< child to parent: part of those announced in its subtree
     let_go = 13, ///< along the tree to one daemon: the connection to you is broken at this side

@@ -9,6 +9,10 @@
 
 #include "orte_glue/radixft/death_board.hpp"
 
+#include <array>
+#include <cstdarg>
+#include <optional>
+
 extern "C" {
 extern orte_errmgr_base_component_t mca_errmgr_radixft_component;
 }
@@ -40,14 +44,24 @@ void stop_self_check() noexcept;
 void connect_by_oneself() noexcept;
 void connect_as_usual() noexcept;
 
+/// In mpirun and in a daemon: from init, begins what Daemon does, with what is to be called for
+/// errors of jobs and of processes.
+int start_daemon(orte_state_cbfunc_t on_job_error, orte_state_cbfunc_t on_proc_error) noexcept;
+/// The table of either, which differ in these two.
+orte_errmgr_base_module_t module_beside_daemon(orte_errmgr_base_module_init_fn_t init,
+                                               orte_errmgr_base_module_abort_fn_t abort) noexcept;
+
 /// What a state of failure of a local rank says about how it died; false for states in which it has
 /// not failed (it had finalized, or was ended by command).
 bool failed_rank(const orte_proc_t &rank, orte_proc_state_t state);
 /// Whether `state` is one in which the channel reports trouble with a peer.
 bool channel_trouble(orte_proc_state_t state);
-/// Whether the runtime calls for the end because its channel to one peer broke. It does so when a
-/// write meets a connection that the peer has just closed, which is no reason to end anything.
-bool channel_broke(const char *text);
+/// The runtime calls for the end, for trouble from which it knows no way out. What it says; nothing
+/// when nothing is to be done: the end has begun, or the channel to one peer broke, of which Daemon
+/// is told. The runtime calls for that when a write meets a connection that the peer has just
+/// closed, which is no reason to end anything.
+std::optional<std::array<char, 512>> fatal_trouble(const char *format, va_list arguments) noexcept
+    __attribute__((format(printf, 1, 0)));
 /// Tells Daemon of a local rank that failed in `state`.
 void report_rank(const orte_proc_t &rank, orte_proc_state_t state) noexcept;
 

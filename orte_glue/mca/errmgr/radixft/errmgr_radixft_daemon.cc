@@ -138,23 +138,16 @@ void on_job_error(int, short, void *data) noexcept
 /// The runtime's call for trouble from which it knows no way out.
 void abort_daemon(int code, char *format, ...) noexcept
 {
-    if (orte_abnormal_term_ordered) {
-        return;
-    }
-    char text[512] = "";
-    if (format != nullptr) {
-        va_list arguments;
-        va_start(arguments, format);
-        std::vsnprintf(text, sizeof text, format, arguments);
-        va_end(arguments);
-    }
-    if (channel_broke(text)) {
-        Daemon::get().channel_broke(text);
+    va_list arguments;
+    va_start(arguments, format);
+    const std::optional<std::array<char, 512>> text = fatal_trouble(format, arguments);
+    va_end(arguments);
+    if (!text) {
         return;
     }
     orte_abnormal_term_ordered = true;
     orte_show_help("help-errmgr-radixft.txt", "runtime-abort", true, orte_process_info.nodename,
-                   text);
+                   text->data());
     ORTE_UPDATE_EXIT_STATUS(code);
     // The others see this daemon go, and the job runs on without it.
     orte_odls.kill_local_procs(nullptr);
@@ -163,31 +156,11 @@ void abort_daemon(int code, char *format, ...) noexcept
 
 int init() noexcept
 {
-    const int rc = Daemon::get().start();
-    if (rc != ORTE_SUCCESS) {
-        return rc;
-    }
-    mind_broken_clients();
-    orte_state.add_job_state(ORTE_JOB_STATE_ERROR, on_job_error, ORTE_ERROR_PRI);
-    orte_state.add_proc_state(ORTE_PROC_STATE_COMM_FAILED, on_proc_error, ORTE_MSG_PRI);
-    orte_state.add_proc_state(ORTE_PROC_STATE_ERROR, on_proc_error, ORTE_ERROR_PRI);
-    return ORTE_SUCCESS;
-}
-
-int finalize() noexcept
-{
-    Daemon::get().stop();
-    return ORTE_SUCCESS;
+    return start_daemon(on_job_error, on_proc_error);
 }
 
 } // namespace
 
-orte_errmgr_base_module_t daemon_module = {
-    .init = init,
-    .finalize = finalize,
-    .logfn = orte_errmgr_base_log,
-    .abort = abort_daemon,
-    .abort_peers = orte_errmgr_base_abort_peers,
-};
+orte_errmgr_base_module_t daemon_module = module_beside_daemon(init, abort_daemon);
 
 } // namespace ft::radixft

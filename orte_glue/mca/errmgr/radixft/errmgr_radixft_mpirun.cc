@@ -251,22 +251,15 @@ void prepare_launchers()
 /// The runtime's call for trouble from which it knows no way out.
 void abort_job(int code, char *format, ...) noexcept
 {
-    if (orte_abnormal_term_ordered) {
-        return;
-    }
-    char text[512] = "";
-    if (format != nullptr) {
-        va_list arguments;
-        va_start(arguments, format);
-        std::vsnprintf(text, sizeof text, format, arguments);
-        va_end(arguments);
-    }
-    if (channel_broke(text)) {
-        Daemon::get().channel_broke(text);
+    va_list arguments;
+    va_start(arguments, format);
+    const std::optional<std::array<char, 512>> text = fatal_trouble(format, arguments);
+    va_end(arguments);
+    if (!text) {
         return;
     }
     orte_show_help("help-errmgr-radixft.txt", "runtime-abort", true, orte_process_info.nodename,
-                   text);
+                   text->data());
     if (orte_never_launched) {
         Daemon::get().set_exit_code(code);
         orte_quit(0, 0, nullptr);
@@ -277,16 +270,12 @@ void abort_job(int code, char *format, ...) noexcept
 
 int init() noexcept
 {
-    const int rc = Daemon::get().start();
+    const int rc = start_daemon(on_job_error, on_proc_error);
     if (rc != ORTE_SUCCESS) {
         return rc;
     }
+    hand_on_parameters();
     prepare_launchers();
-    mind_broken_clients();
-    orte_state.add_job_state(ORTE_JOB_STATE_ERROR, on_job_error, ORTE_ERROR_PRI);
-    // Behind the messages that a daemon sent before its connection broke.
-    orte_state.add_proc_state(ORTE_PROC_STATE_COMM_FAILED, on_proc_error, ORTE_MSG_PRI);
-    orte_state.add_proc_state(ORTE_PROC_STATE_ERROR, on_proc_error, ORTE_ERROR_PRI);
     orte_state.set_proc_state_callback(ORTE_PROC_STATE_TERMINATED, on_terminated);
     orte_state.set_job_state_callback(ORTE_JOB_STATE_TERMINATED, on_job_terminated);
     orte_state.set_job_state_callback(ORTE_JOB_STATE_DAEMONS_TERMINATED, on_daemons_terminated);
@@ -294,20 +283,8 @@ int init() noexcept
     return ORTE_SUCCESS;
 }
 
-int finalize() noexcept
-{
-    Daemon::get().stop();
-    return ORTE_SUCCESS;
-}
-
 } // namespace
 
-orte_errmgr_base_module_t mpirun_module = {
-    .init = init,
-    .finalize = finalize,
-    .logfn = orte_errmgr_base_log,
-    .abort = abort_job,
-    .abort_peers = orte_errmgr_base_abort_peers,
-};
+orte_errmgr_base_module_t mpirun_module = module_beside_daemon(init, abort_job);
 
 } // namespace ft::radixft

@@ -36,14 +36,7 @@ orte_grpcomm_base_module_t module = {
 
 int query(mca_base_module_t **mine, int *priority) noexcept
 {
-    *mine = nullptr;
-    *priority = -1;
-    if (!ft::radixft::requested() || !(ORTE_PROC_IS_HNP || ORTE_PROC_IS_DAEMON)) {
-        return ORTE_ERR_NOT_SUPPORTED;
-    }
-    *mine = reinterpret_cast<mca_base_module_t *>(&module);
-    *priority = 200;
-    return ORTE_SUCCESS;
+    return ft::radixft::offer_to_daemons(&module, mine, priority);
 }
 
 } // namespace

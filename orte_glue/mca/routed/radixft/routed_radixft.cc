@@ -27,14 +27,6 @@ int finalize() noexcept
     return ORTE_SUCCESS;
 }
 
-orte_proc_t *daemon_object(orte_vpid_t vpid)
-{
-    const orte_job_t *daemons = orte_get_job_data_object(ORTE_PROC_MY_NAME->jobid);
-    return daemons == nullptr ? nullptr
-                              : static_cast<orte_proc_t *>(opal_pointer_array_get_item(
-                                    daemons->procs, static_cast<int>(vpid)));
-}
-
 int route_lost(const orte_process_name_t *route) noexcept
 {
     if (route->jobid == ORTE_PROC_MY_NAME->jobid) {
@@ -44,7 +36,7 @@ int route_lost(const orte_process_name_t *route) noexcept
     // manager.
     if (ORTE_PROC_IS_HNP && route->jobid == ORTE_PROC_MY_NAME->jobid &&
         (orte_orteds_term_ordered || orte_abnormal_term_ordered)) {
-        if (orte_proc_t *const proc = daemon_object(route->vpid); proc != nullptr) {
+        if (orte_proc_t *const proc = ft::radixft::daemon_object(route->vpid); proc != nullptr) {
             ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);
         }
     }
@@ -158,14 +150,7 @@ orte_routed_module_t module = {
 
 int query(mca_base_module_t **mine, int *priority) noexcept
 {
-    *mine = nullptr;
-    *priority = -1;
-    if (!ft::radixft::requested() || !(ORTE_PROC_IS_HNP || ORTE_PROC_IS_DAEMON)) {
-        return ORTE_ERR_NOT_SUPPORTED;
-    }
-    *mine = reinterpret_cast<mca_base_module_t *>(&module);
-    *priority = 200;
-    return ORTE_SUCCESS;
+    return ft::radixft::offer_to_daemons(&module, mine, priority);
 }
 
 } // namespace
