@@ -5,41 +5,80 @@
 
 namespace ft::dgram {
 
+/// It is not among the unfinished ones any more; its bytes stay until the next one begins.
+void Reassembly::end(ByAge::iterator fragment) noexcept
+{
+    bytes_ -= fragment->bytes.size();
+    places_.erase(fragment->key);
+    spare_.clear();
+    spare_.splice(spare_.begin(), unfinished_, fragment);
+}
+
+/// For a fragment that begins.
+void Reassembly::make_room(const Header &header) noexcept
+{
+    const auto give_up = [this](ByAge::iterator fragment) {
+        end(fragment);
+        ++given_up_;
+    };
+    const auto first = places_.lower_bound({header.sender, 0});
+    std::size_t its = 0;
+    auto oldest = first;
+    for (auto at = first; at != places_.end() && at->first.sender == header.sender; ++at, ++its) {
+        if (at->second->age < oldest->second->age) {
+            oldest = at;
+        }
+    }
+    if (its >= most_of_a_sender) {
+        give_up(oldest->second);
+    }
+    while (!unfinished_.empty() && bytes_ + header.total > most_bytes) {
+        give_up(unfinished_.begin());
+    }
+}
+
+Reassembly::Unfinished &Reassembly::begin(const Header &header)
+{
+    make_room(header);
+    ByAge one;
+    if (spare_.empty()) {
+        one.emplace_back();
+    } else {
+        one.splice(one.begin(), spare_);
+    }
+    Unfinished &fragment = one.front();
+    fragment.key = {header.sender, header.number};
+    fragment.age = ++begun_;
+    fragment.tag = header.tag;
+    fragment.have = 0;
+    fragment.bytes.resize(header.total);
+    fragment.offsets.clear();
+    places_.emplace(fragment.key, one.begin());
+    bytes_ += fragment.bytes.size();
+    unfinished_.splice(unfinished_.end(), one);
+    return fragment;
+}
+
 std::span<const std::byte> Reassembly::take(const Header &header,
                                             std::span<const std::byte> payload)
 {
-    auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const Slot &s) {
-        return s.used && s.sender == header.sender && s.number == header.number;
-    });
-    if (slot == slots_.end()) {
-        slot = slots_.begin() + static_cast<std::ptrdiff_t>(next_);
-        next_ = (next_ + 1) % slots_.size();
-        given_up_ += slot->used ? 1 : 0;
-        slot->used = false; // if there is no memory
-        slot->bytes.resize(header.total);
-        slot->used = true;
-        slot->sender = header.sender;
-        slot->number = header.number;
-        slot->total = header.total;
-        slot->tag = header.tag;
-        slot->have = 0;
-        slot->offsets.clear();
-    }
-    if (slot->total != header.total || slot->tag != header.tag ||
-        std::find(slot->offsets.begin(), slot->offsets.end(), header.offset) !=
-            slot->offsets.end()) {
+    const auto place = places_.find({header.sender, header.number});
+    Unfinished &fragment = place == places_.end() ? begin(header) : *place->second;
+    if (fragment.bytes.size() != header.total || fragment.tag != header.tag ||
+        std::find(fragment.offsets.begin(), fragment.offsets.end(), header.offset) !=
+            fragment.offsets.end()) {
         return {};
     }
-    slot->offsets.push_back(header.offset);
-    std::memcpy(slot->bytes.data() + header.offset, payload.data(), payload.size());
-    slot->have += static_cast<std::uint32_t>(payload.size());
+    fragment.offsets.push_back(header.offset);
+    std::memcpy(fragment.bytes.data() + header.offset, payload.data(), payload.size());
+    fragment.have += static_cast<std::uint32_t>(payload.size());
     // Parts that overlap come from no sender of ours; what they make is no worse than corruption,
     // which the layer above must bear, and it cannot grow beyond the fragment.
-    if (slot->have < slot->total) {
+    if (fragment.have < header.total) {
         return {};
     }
-    slot->used = false;
-    return {slot->bytes.data(), slot->total};
+    end(places_.find(fragment.key)->second);
+    return spare_.front().bytes;
 }
 
 } // namespace ft::dgram

@@ -126,7 +126,49 @@ void the_oldest_gives_way_and_memory_is_bounded(void **)
         whole += give(reassembly, 5, 0, index, right); // long gone: its first part is missing
     }
     assert_int_equal(whole, total);
-    assert_true(right && reassembly.given_up() >= 1000 - 64);
+    assert_true(right);
+    assert_int_equal(reassembly.given_up(), 1000 - Reassembly::most_of_a_sender);
+}
+
+/// A switch hands on the packets of all senders in turn.
+void many_senders_at_once_take_no_place_from_each_other(void **)
+{
+    constexpr std::uint32_t senders = 1000;
+    Reassembly reassembly;
+    bool right = true;
+    std::size_t whole = 0;
+    for (std::uint32_t number = 0; number < 3; ++number) {
+        for (std::uint32_t index = 0; index < 4; ++index) {
+            for (std::uint32_t sender = 0; sender < senders; ++sender) {
+                whole += give(reassembly, sender, number, index, right);
+            }
+        }
+    }
+    assert_int_equal(whole, 3 * senders * total);
+    assert_true(right);
+    assert_int_equal(reassembly.given_up(), 0);
+}
+
+/// What others have lost parts of takes no more than so many bytes, and none from who comes last.
+void all_together_are_bounded_in_bytes(void **)
+{
+    constexpr std::uint32_t fitting = Reassembly::most_bytes / most_fragment_bytes;
+    Reassembly reassembly;
+    std::vector<std::byte> half(most_fragment_bytes / 2);
+    Header header;
+    header.kind = Kind::part;
+    header.total = most_fragment_bytes;
+    for (header.sender = 0; header.sender < fitting + 10; ++header.sender) {
+        static_cast<void>(reassembly.take(header, half));
+    }
+    assert_int_equal(reassembly.given_up(), 10);
+    header.offset = most_fragment_bytes / 2;
+    std::size_t whole = 0;
+    for (const std::uint32_t sender : {fitting + 9, 10U, 9U}) { // the last was given up
+        header.sender = sender;
+        whole += reassembly.take(header, half).size();
+    }
+    assert_int_equal(whole, 2 * most_fragment_bytes);
 }
 
 void contradicting_parts_are_dropped(void **)
@@ -186,6 +228,8 @@ int main()
         cmocka_unit_test(a_part_that_comes_twice_completes_nothing),
         cmocka_unit_test(senders_and_numbers_do_not_mix),
         cmocka_unit_test(the_oldest_gives_way_and_memory_is_bounded),
+        cmocka_unit_test(many_senders_at_once_take_no_place_from_each_other),
+        cmocka_unit_test(all_together_are_bounded_in_bytes),
         cmocka_unit_test(contradicting_parts_are_dropped),
         cmocka_unit_test(a_fragment_without_memory_is_as_if_it_were_lost),
     };
