@@ -217,11 +217,13 @@ def drops_foreign_datagrams(provider):
     return case
 
 
+FAULTY = os.path.join(ftmpi.BUILD, "test/unit/dgram/.libs/ofi_faults.so")
+
+
 def by_faulty_libfabric(faults, btl, **parameters):
     """A run over libfabric with faults, and what was made of them: by rank, what was sent and failed."""
-    library = os.path.join(ftmpi.BUILD, "test/unit/dgram/.libs/ofi_faults.so")
     result = BTL.run({**BTL.loopback, "btl_tcp_if_include": "lo", "btl_dgram_provider": "ofi:udp", "pml_dr_verbose": 1, **parameters},
-                     btl=btl, program=["-x", f"LD_PRELOAD={library}", "-x", f"FT_OFI_FAULTS={faults}", ftmpi.HASHRING, *ftbtl.WORK])
+                     btl=btl, program=["-x", f"LD_PRELOAD={FAULTY}", "-x", f"FT_OFI_FAULTS={faults}", ftmpi.HASHRING, *ftbtl.WORK])
     result.must(result.right, "the data was not right")
     made = {}
     for rank, words in re.findall(r"^ofi_faults\[rank (\d+)\]: (.*)$", result.output, re.M):
@@ -244,17 +246,47 @@ def breaks(text, faults, reason):
     return case
 
 
+VERBS = "verbs=1,inject=64,prefix=40,registers=1,domains=2,heedless=1,single=1"  # what passes for it
+
+
 def more_demanding_libfabric():
-    """a provider with two domains and no addresses of IP, that wants space in front of messages, and memory registered"""
-    result, made = by_faulty_libfabric("inject=64,prefix=40,registers=1,domains=2", "dgram,self", pml_dr_stats=2)
+    """by default verbs is used where it is: it has two domains, whatever address it is asked for, and wants space in front of
+    messages, memory registered, and one call at a time"""
+    result, made = by_faulty_libfabric(VERBS, "dgram,self", btl_dgram_provider="auto", pml_dr_stats=2, pml_dr_progress="thread")
     fttap.comment(f"{made}")
     for rank, counts in made.items():
         result.must(counts["registered"] == 4 and counts["released"] == 4, f"two domains, two pieces of memory each: {made}")
         result.must(counts["unregistered"] == 0 and counts["without_prefix"] == 0, f"it did not get what it asks for: {made}")
-        modules = re.findall(rf"^btl/dgram\[rank {rank}\]: module=(\d+) provider=ofi:udp ", result.output, re.M)
+        result.must(counts["overlaps"] == 0, f"calls into one domain overlapped: {made}")
+        modules = re.findall(rf"^btl/dgram\[rank {rank}\]: module=(\d+) provider=ofi:verbs ", result.output, re.M)
         result.must(sorted(modules) == ["0", "1"], f"modules of rank {rank}: {modules}")
         sent = re.findall(rf"^pml/dr\[rank {rank} -> \S+ dgram\[\d+\]\]: state=\w+ sent=(\d+) ", result.output, re.M)
         result.must(len(sent) == 2 and all(int(number) > 0 for number in sent), f"sent by the paths of rank {rank}: {sent}")
+
+
+def falls_back_to_sockets():
+    """the provider that is used by default cannot register memory: said once, and the kernel's sockets are used"""
+    result, made = by_faulty_libfabric(VERBS + ",memory_error=12", "dgram,self", btl_dgram_provider="auto")
+    result.must(all(counts["failed"] > 0 for counts in made.values()), f"it did not fail as it should: {made}")
+    taken = re.findall(r"^btl/dgram\[rank \d+\]: module=\d+ provider=(\S+)", result.output, re.M)
+    result.must(taken == ["udp", "udp"], f"providers: {taken}")
+    flat = " ".join(result.output.split())
+    said = re.findall(r"Provider: ofi:verbs Reason: domain0: fi_mr_reg: Cannot allocate memory", flat)
+    result.must(len(said) == 1, f"it was said {len(said)} times")
+    # Who names the provider means that one.
+    named = BTL.run({**LOOPBACK, "btl_dgram_provider": "ofi:verbs"}, program=[
+        "-x", f"LD_PRELOAD={FAULTY}", "-x", f"FT_OFI_FAULTS={VERBS},memory_error=12", ftmpi.HASHRING, *ftbtl.WORK])
+    named.must(named.code != 0 and "sockets (udp) here" not in named.output, "another provider than the one named was used")
+
+
+def words_for_nothing():
+    """names and networks to be used that this host does not have are told once, and the others are used; blanks do not matter"""
+    said = r"Parameter: btl_dgram_if_include Not here: (.*?) Up here, with addresses of IP: .*lo \(127\.0\.0\.1\)"
+    for include, words in (("lo,eht1", ["eht1"]), ("203.0.113.0/24, lo , eht1", ["203.0.113.0/24, eht1"]), (" lo, 127.0.0.0/8", [])):
+        result = BTL.run({**LOOPBACK, "btl_dgram_if_include": include})
+        result.must(result.right, f"\"{include}\": the data was not right")
+        found = re.findall(said, " ".join(result.output.split()))
+        result.must(found == words, f"\"{include}\": told were {found}")
 
 
 def by_sockets_of_libfabric(text, faults):
@@ -337,6 +369,7 @@ TESTS = [
     # Open MPI says so itself and goes on with the default; the component does not.
     BTL.refuses({"btl_dgram_size_interval_ms": -1}, "Parameter: btl_dgram_size_interval_ms Value: -1"),
     host_without_such_a_network,
+    words_for_nothing,
     drops_foreign_datagrams("udp"),
     drops_foreign_datagrams("ofi:udp"),
     controlled_by("cubic"),
@@ -351,6 +384,7 @@ TESTS = [
     breaks("libfabric's queue of sends fails", "send_queue_error=5", "fi_cq_read of sends: Input/output error"),
     full_send_queue_of_libfabric,
     more_demanding_libfabric,
+    falls_back_to_sockets,
     by_sockets_of_libfabric("as it is", {}),
     by_sockets_of_libfabric("fragments lost, spoilt and doubled",
                             {"btl_fault_drop": 1, "btl_fault_corrupt": 1, "btl_fault_duplicate": 1}),

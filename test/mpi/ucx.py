@@ -93,7 +93,19 @@ def transport_missing_where_rank_0_is_not():
 def device_with_its_port():
     """the name of a device has a colon, and is no network for that"""
     result = BTL.run({**LOOPBACK, "btl_ucx_transports": "tcp", "btl_ucx_if_include": "lo,mlx5_0:1"})
-    result.must(result.right and "btl_ucx_if_include" not in result.output, "it was refused")
+    flat = " ".join(result.output.split())
+    result.must(result.right and "so it is not used" not in flat, "it was refused")
+    if not os.path.isdir("/sys/class/infiniband/mlx5_0"):
+        result.must(flat.count("Parameter: btl_ucx_if_include Not here: mlx5_0:1 Here: ") == 1, "nobody was told that it is not there")
+
+
+def words_for_nothing():
+    """names and networks to be used that this host does not have are told once, and the others are used; blanks do not matter"""
+    for include, words in (("lo,eht1", ["eht1"]), ("203.0.113.0/24, lo , eht1", ["203.0.113.0/24, eht1"]), (" lo, 127.0.0.0/8", [])):
+        result = BTL.run({**LOOPBACK, "btl_ucx_transports": "tcp", "btl_ucx_if_include": include})
+        result.must(result.right, f"\"{include}\": the data was not right")
+        found = re.findall(r"Parameter: btl_ucx_if_include Not here: (.*?) Here: .*lo \(127\.0\.0\.1\)", " ".join(result.output.split()))
+        result.must(found == words, f"\"{include}\": told were {found}")
 
 
 def no_descriptor_left():
@@ -197,6 +209,7 @@ TESTS = [
     host_without_such_a_network,
     transport_missing_where_rank_0_is_not,
     device_with_its_port,
+    words_for_nothing,
     BTL.refuses({"btl_ucx_if_include": "10.1.0.0/33"}, "Parameter: btl_ucx_if_include Value: 10.1.0.0/33"),
     BTL.refuses({"btl_ucx_fragment": 65536}, "It must be 1024 to 65528"),
     BTL.refuses({"btl_ucx_fragment": 100}, "It must be 1024 to 65528"),

@@ -1,6 +1,7 @@
 #include "test/unit/dgram/ofi_faults.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -9,7 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -45,6 +48,10 @@ constexpr std::array names{
     Name{"prefix", &OfiFaults::prefix},
     Name{"registers", &OfiFaults::registers},
     Name{"domains", &OfiFaults::domains},
+    Name{"heedless", &OfiFaults::heedless},
+    Name{"single", &OfiFaults::single},
+    Name{"verbs", &OfiFaults::verbs},
+    Name{"memory_error", &OfiFaults::memory_error},
 };
 
 const char *rank_of_job()
@@ -86,9 +93,9 @@ struct Report {
                          "ofi_faults[rank %s]: sends=%" PRIu64 " injects=%" PRIu64
                          " no_room=%" PRIu64 " failed=%" PRIu64 " refused=%" PRIu64
                          " registered=%" PRIu64 " released=%" PRIu64 " unregistered=%" PRIu64
-                         " without_prefix=%" PRIu64 "\n",
+                         " without_prefix=%" PRIu64 " overlaps=%" PRIu64 "\n",
                          rank_of_job(), c.sends, c.injects, c.no_room, c.failed, c.refused,
-                         c.registered, c.released, c.unregistered, c.without_prefix);
+                         c.registered, c.released, c.unregistered, c.without_prefix, c.overlaps);
         }
     }
 };
@@ -99,6 +106,38 @@ Function *real(const char *name)
 {
     return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
 }
+
+/// Who is in a domain.
+using Inside = std::atomic<int>;
+
+/// One call into it.
+class Call {
+  public:
+    explicit Call(const std::shared_ptr<Inside> &domain) : domain_(domain)
+    {
+        if (ofi_faults().single == 0) {
+            return;
+        }
+        if (domain_->fetch_add(1) != 0) {
+            ++std::atomic_ref(ofi_counts().overlaps);
+        }
+        // Stays for long enough that another one would be met, but gives nobody its core.
+        for (int i = 0; i < 500; ++i) {
+            static_cast<void>(domain_->load());
+        }
+    }
+    Call(const Call &) = delete;
+    Call &operator=(const Call &) = delete;
+    ~Call()
+    {
+        if (ofi_faults().single != 0) {
+            domain_->fetch_sub(1);
+        }
+    }
+
+  private:
+    const std::shared_ptr<Inside> domain_;
+};
 
 /// A send that waits for its completion queue to be looked at.
 struct Waiting {
@@ -115,6 +154,7 @@ struct Endpoint {
     fi_ops_msg *own = nullptr;
     fi_ops_msg messages{};
     std::deque<Waiting> waiting;
+    std::shared_ptr<Inside> domain;
 };
 
 struct Completion {
@@ -127,11 +167,13 @@ struct Queue {
     fi_ops_cq ops{};
     Endpoint *sends = nullptr; ///< whose sends it completes; nullptr: it completes receives
     std::deque<Completion> done;
+    std::shared_ptr<Inside> domain;
 };
 
 struct Addresses {
     fi_ops_av *own = nullptr;
     fi_ops_av ops{};
+    std::shared_ptr<Inside> domain;
 };
 
 /// Domains and fabrics, which only open other things.
@@ -141,6 +183,7 @@ struct Opener {
     fi_ops_domain *own_domain = nullptr;
     fi_ops_domain domain{};
     fi_ops_mr memory{};
+    std::shared_ptr<Inside> inside = std::make_shared<Inside>(); ///< of a domain
 };
 
 /// By the provider's objects. What was closed is kept until another lies in its place: the provider
@@ -180,6 +223,7 @@ ssize_t send(fid_ep *object, const void *bytes, std::size_t length, void *descri
              fi_addr_t peer, void *context)
 {
     Endpoint &endpoint = endpoints.of(object);
+    const Call call(endpoint.domain);
     const OfiFaults &faults = ofi_faults();
     if (faults.post_error != 0 && ofi_counts().sends >= faults.after) {
         ++ofi_counts().failed;
@@ -204,24 +248,28 @@ ssize_t send(fid_ep *object, const void *bytes, std::size_t length, void *descri
 
 ssize_t inject(fid_ep *object, const void *bytes, std::size_t length, fi_addr_t peer)
 {
+    Endpoint &endpoint = endpoints.of(object);
+    const Call call(endpoint.domain);
     Message message{writable(bytes), length, nullptr};
     if (length > ofi_faults().inject || !take_message(message, 0)) {
         return -FI_EINVAL;
     }
     ++ofi_counts().injects;
-    return endpoints.of(object).own->inject(object, message.bytes, message.length, peer);
+    return endpoint.own->inject(object, message.bytes, message.length, peer);
 }
 
 ssize_t receive(fid_ep *object, void *room, std::size_t length, void *descriptor, fi_addr_t peer,
                 void *context)
 {
+    Endpoint &endpoint = endpoints.of(object);
+    const Call call(endpoint.domain);
     Message message{static_cast<std::byte *>(room), length, descriptor};
     if (!take_message(message, FI_RECV)) {
         return -FI_EINVAL;
     }
     ++ofi_counts().receives;
-    return endpoints.of(object).own->recv(object, message.bytes, message.length, message.descriptor,
-                                          peer, context);
+    return endpoint.own->recv(object, message.bytes, message.length, message.descriptor, peer,
+                              context);
 }
 
 void move_on(Endpoint &endpoint)
@@ -239,6 +287,7 @@ void move_on(Endpoint &endpoint)
 ssize_t read(fid_cq *object, void *room, std::size_t count)
 {
     Queue &queue = queues.of(object);
+    const Call call(queue.domain);
     const OfiFaults &faults = ofi_faults();
     const bool sends = queue.sends != nullptr;
     std::uint64_t &so_far =
@@ -277,6 +326,7 @@ ssize_t read(fid_cq *object, void *room, std::size_t count)
 ssize_t readerr(fid_cq *object, fi_cq_err_entry *room, std::uint64_t flags)
 {
     Queue &queue = queues.of(object);
+    const Call call(queue.domain);
     if (queue.done.empty() || queue.done.front().error == 0) {
         return queue.own->readerr(object, room, flags);
     }
@@ -310,6 +360,7 @@ int open_endpoint(fid_domain *domain, fi_info *info, fid_ep **out, void *context
         fid_ep *object = *out;
         Endpoint &endpoint = endpoints.fresh(object);
         endpoint.object = object;
+        endpoint.domain = openers.of(domain).inside;
         endpoint.own_fid = object->fid.ops;
         endpoint.fid = *object->fid.ops;
         endpoint.fid.bind = bind;
@@ -327,6 +378,7 @@ int open_endpoint(fid_domain *domain, fi_info *info, fid_ep **out, void *context
 int insert(fid_av *object, const void *address, std::size_t count, fi_addr_t *place,
            std::uint64_t flags, void *context)
 {
+    const Call call(vectors.of(object).domain);
     OfiCounts &counts = ofi_counts();
     if (counts.addresses + count > ofi_faults().addresses) {
         counts.refused += count;
@@ -334,6 +386,13 @@ int insert(fid_av *object, const void *address, std::size_t count, fi_addr_t *pl
     }
     counts.addresses += count;
     return vectors.of(object).own->insert(object, address, count, place, flags, context);
+}
+
+int remove(fid_av *object, fi_addr_t *places, std::size_t count, std::uint64_t flags)
+{
+    const Addresses &vector = vectors.of(object);
+    const Call call(vector.domain);
+    return vector.own->remove(object, places, count, flags);
 }
 
 int open_vector(fid_domain *domain, fi_av_attr *attributes, fid_av **out, void *context)
@@ -344,6 +403,8 @@ int open_vector(fid_domain *domain, fi_av_attr *attributes, fid_av **out, void *
         vector.own = (*out)->ops;
         vector.ops = *(*out)->ops;
         vector.ops.insert = insert;
+        vector.ops.remove = remove;
+        vector.domain = openers.of(domain).inside;
         (*out)->ops = &vector.ops;
     }
     return rc;
@@ -357,6 +418,7 @@ int open_queue(fid_domain *domain, fi_cq_attr *attributes, fid_cq **out, void *c
         if (attributes->format != FI_CQ_FORMAT_MSG) {
             return rc; // btl/ofi's, with entries that only its context fits
         }
+        queue.domain = openers.of(domain).inside;
         queue.own = (*out)->ops;
         queue.ops = *(*out)->ops;
         queue.ops.read = read;
@@ -422,10 +484,27 @@ int fi_getinfo(std::uint32_t version, const char *node, const char *service, std
     return rc;
 }
 
+/// By which the folder of adapters is opened.
+int openat(int folder, const char *path, int flags, ...)
+{
+    static auto *const own = ft::test::real<decltype(openat)>("openat");
+    mode_t mode = 0;
+    if (__OPEN_NEEDS_MODE(flags)) {
+        std::va_list rest;
+        va_start(rest, flags);
+        mode = va_arg(rest, mode_t);
+        va_end(rest);
+    }
+    const bool adapters = std::strcmp(path, "/sys/class/infiniband") == 0;
+    return own(folder, adapters && ft::test::ofi_faults().verbs != 0 ? "/" : path, flags, mode);
+}
+
 int fi_fabric(fi_fabric_attr *attributes, fid_fabric **out, void *context)
 {
     static auto *const own = ft::test::real<decltype(fi_fabric)>("fi_fabric");
-    const int rc = own(attributes, out, context);
+    fi_fabric_attr real = *attributes;
+    real.prov_name = const_cast<char *>(ft::test::own_name(attributes->prov_name));
+    const int rc = own(&real, out, context);
     if (rc == 0) {
         auto &opener = ft::test::openers.fresh(*out);
         opener.own_fabric = (*out)->ops;

@@ -24,11 +24,16 @@ struct OfiFaults {
     std::uint64_t post_error = 0;          ///< fi_send fails with it, after so many that are good
     std::uint64_t addresses = ~std::uint64_t{0}; ///< so many are taken of peers, no more
     std::uint64_t nothing = 0;                   ///< 1: there is no provider at all
+    std::uint64_t memory_error = 0;              ///< registrations fail with it
     bool mute = false; ///< fi_cq_readerr does not tell what failed, but fails itself
     // What the provider passes for; see ofi_guise.hpp.
     std::uint64_t prefix = 0;    ///< bytes in front of each message that are its own
     std::uint64_t registers = 0; ///< 1: memory must be registered
     std::uint64_t domains = 0;   ///< so many, and its addresses are none of IP
+    /// 1: who asks for an address of IP gets these domains, too, as from verbs, and not nothing.
+    std::uint64_t heedless = 0;
+    std::uint64_t single = 0; ///< 1: it takes one call at a time into a domain (FI_THREAD_DOMAIN)
+    std::uint64_t verbs = 0;  ///< 1: it is called verbs, and the host has an adapter
 };
 
 struct OfiCounts {
@@ -45,6 +50,7 @@ struct OfiCounts {
     std::uint64_t released = 0;       ///< of those
     std::uint64_t unregistered = 0;   ///< messages whose memory was not, or without its descriptor
     std::uint64_t without_prefix = 0; ///< messages shorter than that alone
+    std::uint64_t overlaps = 0;       ///< calls into a domain while another one was in it
 };
 
 /// Of what is opened from now on, and already is.

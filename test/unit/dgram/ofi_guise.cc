@@ -18,13 +18,16 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
+constexpr const char *verbs = "verbs";
+
 /// What our domains are called by the real provider.
 std::string real_domain;
 
 bool guised()
 {
     const OfiFaults &faults = ofi_faults();
-    return faults.prefix != 0 || faults.registers != 0 || faults.domains != 0;
+    return faults.prefix != 0 || faults.registers != 0 || faults.domains != 0 ||
+           faults.single != 0 || faults.verbs != 0;
 }
 
 bool of_ip(std::uint32_t format)
@@ -32,14 +35,14 @@ bool of_ip(std::uint32_t format)
     return format == FI_SOCKADDR || format == FI_SOCKADDR_IN || format == FI_SOCKADDR_IN6;
 }
 
-void rename(fi_info &info, const std::string &name)
+void rename(char *&place, const std::string &name)
 {
-    std::free(info.domain_attr->name);
-    info.domain_attr->name = strdup(name.c_str());
+    std::free(place);
+    place = strdup(name.c_str());
 }
 
-/// The endpoint at the address of loopback as one of each domain, the first domain twice, as a
-/// provider lists what it has in several ways.
+/// The first endpoint at the address of loopback as one of each domain, the first domain twice, as
+/// a provider lists what it has in several ways; then what other providers have.
 fi_info *of_several_domains(const fi_info &one, std::uint64_t count)
 {
     fi_info *all = nullptr;
@@ -47,9 +50,15 @@ fi_info *of_several_domains(const fi_info &one, std::uint64_t count)
     real_domain = one.domain_attr->name;
     for (std::uint64_t i = 0; i <= count; ++i) {
         *end = fi_dupinfo(&one);
-        rename(**end, "domain" + std::to_string(i == 0 ? 0 : i - 1));
+        rename((*end)->domain_attr->name, "domain" + std::to_string(i == 0 ? 0 : i - 1));
         (*end)->addr_format = FI_ADDR_EFA;
         end = &(*end)->next;
+    }
+    for (const fi_info *other = one.next; other != nullptr; other = other->next) {
+        if (std::strcmp(other->fabric_attr->prov_name, one.fabric_attr->prov_name) != 0) {
+            *end = fi_dupinfo(other);
+            end = &(*end)->next;
+        }
     }
     return all;
 }
@@ -117,8 +126,15 @@ int info_in_guise(GetInfo *own, std::uint32_t version, const char *node, const c
     const bool lacks_registration =
         faults.registers != 0 && (wanted->domain_attr->mr_mode & FI_MR_LOCAL) == 0;
     const bool by_ip = node != nullptr || of_ip(wanted->addr_format);
-    if (lacks_prefix || lacks_registration || (faults.domains != 0 && by_ip)) {
+    const bool not_there = faults.domains != 0 && faults.heedless == 0 && by_ip;
+    const bool threads = faults.single != 0 && wanted->domain_attr->threading == FI_THREAD_SAFE;
+    if (lacks_prefix || lacks_registration || not_there || threads) {
         return -FI_ENODATA;
+    }
+    if (faults.verbs != 0) {
+        if (const char *name = wanted->fabric_attr->prov_name; name != nullptr) {
+            rename(wanted->fabric_attr->prov_name, own_name(name));
+        }
     }
     if (faults.domains != 0) {
         wanted->addr_format = FI_SOCKADDR_IN;
@@ -141,6 +157,12 @@ int info_in_guise(GetInfo *own, std::uint32_t version, const char *node, const c
         if (faults.registers != 0) {
             one->domain_attr->mr_mode |= FI_MR_LOCAL;
         }
+        if (faults.single != 0) {
+            one->domain_attr->threading = FI_THREAD_DOMAIN;
+        }
+        if (faults.verbs != 0 && std::strcmp(one->fabric_attr->prov_name, "udp") == 0) {
+            rename(one->fabric_attr->prov_name, verbs);
+        }
     }
     return 0;
 }
@@ -156,16 +178,32 @@ fi_info *info_without_guise(const fi_info &info)
     if (faults.registers != 0) {
         real->domain_attr->mr_mode &= ~FI_MR_LOCAL;
     }
+    if (faults.single != 0) {
+        real->domain_attr->threading = FI_THREAD_SAFE;
+    }
+    if (real->fabric_attr->prov_name != nullptr) {
+        rename(real->fabric_attr->prov_name, own_name(info.fabric_attr->prov_name));
+    }
     if (faults.domains != 0) {
         real->addr_format = FI_SOCKADDR_IN;
-        rename(*real, real_domain);
+        rename(real->domain_attr->name, real_domain);
     }
     return real;
+}
+
+const char *own_name(const char *provider)
+{
+    const bool guise = ofi_faults().verbs != 0 && provider != nullptr;
+    return guise && std::strcmp(provider, verbs) == 0 ? "udp" : provider;
 }
 
 int register_memory(fid *, const void *memory, std::size_t bytes, std::uint64_t access,
                     std::uint64_t, std::uint64_t, std::uint64_t, fid_mr **out, void *context)
 {
+    if (const std::uint64_t error = ofi_faults().memory_error; error != 0) {
+        ++ofi_counts().failed;
+        return -static_cast<int>(error);
+    }
     Region &region = regions.add();
     region.begin = static_cast<const std::byte *>(memory);
     region.bytes = bytes;

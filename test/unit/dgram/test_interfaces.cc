@@ -134,6 +134,36 @@ void wrong_words_are_named(void **)
     assert_string_equal(chosen("", "a-name-that-is-too-long").c_str(), "!a-name-that-is-too-long");
 }
 
+void blanks_are_no_part_of_a_word(void **)
+{
+    assert_string_equal(chosen("lo, eth1").c_str(), "lo eth1 ");
+    assert_string_equal(chosen(" lo\t, 10.2.0.0/16 ").c_str(), "lo eth1 ");
+    assert_string_equal(chosen("", "eth0, eth2").c_str(), "eth1 ");
+    assert_string_equal(chosen("eth0, 10.1.0.0/33 ").c_str(), "!10.1.0.0/33");
+    assert_string_equal(chosen("eth0, ,eth1").c_str(), "!");
+    assert_string_equal(chosen(" ").c_str(), "!");
+}
+
+void words_that_match_nothing_are_known(void **)
+{
+    const auto unknown = [](const char *list, const std::vector<std::string> &devices) {
+        std::vector<Selector> in;
+        std::string words;
+        std::string bad;
+        if (parse_selectors(list, in, bad)) {
+            for (const std::string &word : unmatched(in, host(), devices)) {
+                words += word + " ";
+            }
+        }
+        return words;
+    };
+    assert_string_equal(unknown("", {}).c_str(), "");
+    assert_string_equal(unknown("lo, eht1,10.1.0.0/16", {}).c_str(), "eht1 ");
+    assert_string_equal(unknown("10.3.0.0/16, lo ,fd00:2::/64,mlx5_0:1", {}).c_str(),
+                        "10.3.0.0/16 mlx5_0:1 ");
+    assert_string_equal(unknown("lo, mlx5_0:1,mlx5_1:1", {"mlx5_0:1"}).c_str(), "mlx5_1:1 ");
+}
+
 void a_colon_does_not_make_a_network(void **)
 {
     assert_string_equal(chosen("mlx5_0:1,eth0").c_str(), "eth0 ");
@@ -180,6 +210,8 @@ int main()
         cmocka_unit_test(an_address_that_passes_is_for_want_of_another),
         cmocka_unit_test(networks_are_compared_within_a_family),
         cmocka_unit_test(wrong_words_are_named),
+        cmocka_unit_test(blanks_are_no_part_of_a_word),
+        cmocka_unit_test(words_that_match_nothing_are_known),
         cmocka_unit_test(a_colon_does_not_make_a_network),
         cmocka_unit_test(the_name_of_an_interface_is_that_of_its_labels_too),
         cmocka_unit_test(this_host_has_loopback),

@@ -3,9 +3,13 @@
 #include "test/unit/cmocka.hpp"
 #include "test/unit/dgram/ofi_faults.hpp"
 
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <mutex>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace ft::dgram;
@@ -34,7 +38,8 @@ struct Kept final : Sink {
 };
 
 /// What a provider in a guise opens at the loopback interface of IPv4.
-std::vector<Opened> opened(const OfiFaults &guise, std::string &why)
+std::vector<Opened> opened(const OfiFaults &guise, std::string &why,
+                           const char *provider = "ofi:udp")
 {
     ofi_faults() = guise;
     ofi_faults().inject = injected;
@@ -43,7 +48,7 @@ std::vector<Opened> opened(const OfiFaults &guise, std::string &why)
     for (Interface &interface : ft::btl::local_interfaces()) {
         if (interface.loopback && interface.address.is_v4()) {
             interface.mtu = 1500;
-            return open_transports("ofi:udp", {interface}, settings, why);
+            return open_transports(provider, {interface}, settings, why);
         }
     }
     return {};
@@ -177,6 +182,115 @@ void with_domains_that_have_no_address_of_ip(void **)
     assert_true(story.same && asked && named);
 }
 
+/// Where it answers with all that it has, whatever it is asked for, that is not taken for what
+/// stands at the address.
+void with_domains_whatever_address_is_asked_for(void **)
+{
+    OfiFaults guise;
+    guise.domains = 2;
+    guise.heedless = 1;
+    const Story story = in_guise(guise);
+    const bool named = story.domains == std::vector<std::string>{"domain0", "domain1"};
+    assert_true(story.same && named);
+}
+
+/// Where any provider will do the first one is taken, not the first with addresses of IP.
+void with_other_providers_behind_it(void **)
+{
+    OfiFaults guise;
+    guise.domains = 1;
+    guise.heedless = 1;
+    std::string taken;
+    {
+        std::string why;
+        for (const Opened &one : opened(guise, why, "ofi")) {
+            taken += one.transport->provider() + " " + one.interface.name + " ";
+        }
+    }
+    ofi_faults() = {};
+    assert_string_equal(taken.c_str(), "ofi:udp domain0 ");
+}
+
+/// What comes is answered while it is handed on, as it is by a PML.
+struct Answering final : Sink {
+    static constexpr std::size_t bytes = 200;
+    enum class Kind : std::uint8_t { question, answer };
+
+    Answering(Transport &transport, Channel &channel) : place(transport), way(channel) {}
+    [[nodiscard]] std::size_t
+    length_of_first(std::span<const std::byte> stretch) const noexcept override
+    {
+        return stretch.size();
+    }
+    void take(std::span<const std::byte> datagram) noexcept override
+    {
+        if (datagram.front() == static_cast<std::byte>(Kind::question)) {
+            send(Kind::answer);
+        } else {
+            ++answered;
+        }
+    }
+    void send(Kind kind)
+    {
+        std::array<std::byte, bytes> room{static_cast<std::byte>(kind)};
+        Outgoing one;
+        one.pieces[0] = {room.data(), room.size()};
+        SendResult result = SendResult::full;
+        while (result == SendResult::full && !late()) {
+            const std::lock_guard guard(module);
+            std::size_t taken = 0;
+            result = way.send({&one, 1}, taken);
+            place.tend();
+        }
+    }
+    [[nodiscard]] bool late() const { return std::chrono::steady_clock::now() > end; }
+
+    Transport &place;
+    Channel &way;
+    std::mutex module; ///< held around every call but receive()
+    std::atomic<std::uint64_t> answered = 0;
+    const std::chrono::steady_clock::time_point end =
+        std::chrono::steady_clock::now() + std::chrono::seconds(20);
+};
+
+/// Though one thread receives while another sends; and while a datagram is handed on the provider
+/// may be called.
+void with_one_call_at_a_time(void **)
+{
+    constexpr std::uint64_t questions = 500;
+    constexpr std::uint64_t at_once = 8; // no buffer runs over
+    OfiFaults guise;
+    guise.single = 1;
+    ofi_counts() = {};
+    std::uint64_t answered = 0;
+    {
+        std::string why;
+        const auto here = opened(guise, why);
+        const auto way =
+            here.empty() ? nullptr : here[0].transport->connect(here[0].transport->address(), why);
+        if (way != nullptr) {
+            Answering sink(*here[0].transport, *way);
+            std::thread asking([&] {
+                for (std::uint64_t i = 0; i < questions && !sink.late(); ++i) {
+                    while (i >= sink.answered + at_once && !sink.late()) {
+                        std::this_thread::yield();
+                    }
+                    sink.send(Answering::Kind::question);
+                }
+            });
+            while (sink.answered < questions && !sink.late()) {
+                static_cast<void>(here[0].transport->receive(sink));
+            }
+            asking.join();
+            answered = sink.answered;
+        }
+    }
+    const auto overlaps = ofi_counts().overlaps;
+    ofi_faults() = {};
+    assert_int_equal(answered, questions);
+    assert_int_equal(overlaps, 0);
+}
+
 /// As verbs is, but for the adapter; and it takes a few sends at a time, which go out later.
 void with_all_of_that(void **)
 {
@@ -184,6 +298,7 @@ void with_all_of_that(void **)
     guise.prefix = prefix;
     guise.registers = 1;
     guise.domains = 3;
+    guise.heedless = 1;
     guise.queue = 4;
     const Story story = in_guise(guise);
     const bool asked = all_as_asked(story);
@@ -204,6 +319,9 @@ int main()
         cmocka_unit_test(with_space_in_front_of_every_message),
         cmocka_unit_test(with_memory_that_must_be_registered),
         cmocka_unit_test(with_domains_that_have_no_address_of_ip),
+        cmocka_unit_test(with_domains_whatever_address_is_asked_for),
+        cmocka_unit_test(with_other_providers_behind_it),
+        cmocka_unit_test(with_one_call_at_a_time),
         cmocka_unit_test(with_all_of_that),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

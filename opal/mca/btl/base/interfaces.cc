@@ -162,6 +162,13 @@ bool is_network(std::string_view word) noexcept
     return word.find_first_not_of(written_with) == std::string_view::npos;
 }
 
+std::string_view without_blanks(std::string_view word) noexcept
+{
+    constexpr std::string_view blanks = " \t";
+    word.remove_prefix(std::min(word.find_first_not_of(blanks), word.size()));
+    return word.substr(0, word.find_last_not_of(blanks) + 1);
+}
+
 /// Whether that may be the name of an interface, or of a device with its port, like mlx5_0:1.
 bool is_name(std::string_view word) noexcept
 {
@@ -228,9 +235,11 @@ bool parse_selectors(std::string_view list, std::vector<Selector> &out, std::str
 {
     out.clear();
     while (!list.empty()) {
-        const std::string_view word = list.substr(0, list.find(','));
-        list.remove_prefix(std::min(word.size() + 1, list.size()));
+        const std::string_view given = list.substr(0, list.find(','));
+        list.remove_prefix(std::min(given.size() + 1, list.size()));
+        const std::string_view word = without_blanks(given);
         Selector selector;
+        selector.word = word;
         const bool network = is_network(word);
         if (network ? !parse_network(word, selector) : !is_name(word)) {
             bad = word;
@@ -242,6 +251,21 @@ bool parse_selectors(std::string_view list, std::vector<Selector> &out, std::str
         out.push_back(selector);
     }
     return true;
+}
+
+std::vector<std::string> unmatched(const std::vector<Selector> &list,
+                                   const std::vector<Interface> &all,
+                                   const std::vector<std::string> &devices)
+{
+    std::vector<std::string> words;
+    for (const Selector &selector : list) {
+        const auto matched = [&](const Interface &one) { return selector.matches(one); };
+        if (std::none_of(all.begin(), all.end(), matched) &&
+            std::find(devices.begin(), devices.end(), selector.word) == devices.end()) {
+            words.push_back(selector.word);
+        }
+    }
+    return words;
 }
 
 std::vector<Interface> local_interfaces()

@@ -44,13 +44,15 @@ struct Interface {
 /// One word of an include or exclude list: the name of an interface, which is all its labels' name,
 /// too (eth0 that of eth0:1), or a network like 10.1.0.0/16 or fd00:1::/64.
 struct Selector {
+    std::string word; ///< as it was given
     std::string name; ///< empty: a network
     IpAddress network;
     std::uint8_t bits = 0; ///< of 128
     [[nodiscard]] bool matches(const Interface &interface) const noexcept;
 };
 
-/// \return false, and the word that is to blame, when the list cannot be understood
+/// Words that commas separate, and blanks if somebody likes those. \return false, and the word that
+/// is to blame, when the list cannot be understood
 [[nodiscard]] bool parse_selectors(std::string_view list, std::vector<Selector> &out,
                                    std::string &bad);
 
@@ -58,6 +60,11 @@ struct Selector {
 /// those of IPv6 that mean something on one link only (fe80::/10), which every interface has; the
 /// others of one interface are sorted, for the kernel has them by age: those that pass are last.
 [[nodiscard]] std::vector<Interface> local_interfaces();
+
+/// The words of `list` that match none of `all`, and name none of the other `devices`.
+[[nodiscard]] std::vector<std::string> unmatched(const std::vector<Selector> &list,
+                                                 const std::vector<Interface> &all,
+                                                 const std::vector<std::string> &devices);
 
 /// Those of `all` that a user wants: what `include` matches, or else everything that `exclude` does
 /// not match but loopback, which is taken when there is nothing else. An interface's address of

@@ -29,6 +29,38 @@ bool choose_interfaces(const std::string &include, const std::string &exclude,
     return true;
 }
 
+void tell_unmatched(const std::string &include, const std::vector<Interface> &all,
+                    const std::vector<std::string> &devices, const char *help_file)
+{
+    std::vector<Selector> list;
+    std::string bad;
+    if (!parse_selectors(include, list, bad)) {
+        return; // who chose by it has said so
+    }
+    std::string words;
+    for (const std::string &word : unmatched(list, all, devices)) {
+        words += (words.empty() ? "" : ", ") + word;
+    }
+    if (words.empty()) {
+        return;
+    }
+    std::string there = all.empty() && !devices.empty() ? "" : listed(all);
+    for (const std::string &device : devices) {
+        there += (there.empty() ? "" : ", ") + device;
+    }
+    complain_of_host(help_file, "unmatched", opal_process_info.nodename, words.c_str(),
+                     there.c_str());
+}
+
+std::string listed(std::span<const Interface> some)
+{
+    std::string list;
+    for (const Interface &i : some) {
+        list += (list.empty() ? "" : ", ") + i.name + " (" + printed(i.address) + ")";
+    }
+    return list.empty() ? "none" : list;
+}
+
 bool publish(const mca_base_component_t &component, std::span<const std::byte> blob) noexcept
 {
     int rc = OPAL_SUCCESS;

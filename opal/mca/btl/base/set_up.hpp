@@ -43,6 +43,16 @@ void complain_of_host(const char *file, const char *topic, Arguments... argument
 [[nodiscard]] bool choose_interfaces(const std::string &include, const std::string &exclude,
                                      const std::vector<Interface> &all, const char *help_file,
                                      const char *wanted, std::vector<Interface> &chosen);
+/// Tells, once for each host, which words of a list that is not empty and was understood mean
+/// nothing there: by the topic unmatched of `help_file`, which is given to the name of the host,
+/// the words, and what there is. A list may be for hosts that have different networks, so the
+/// others are used, as btl/tcp does; and like that one nothing is said of what is not there and is
+/// not to be used. \param devices names of what is no interface of the kernel's
+void tell_unmatched(const std::string &include, const std::vector<Interface> &all,
+                    const std::vector<std::string> &devices, const char *help_file);
+
+/// "lo (127.0.0.1), eth0 (10.1.0.5)", "none" for none.
+[[nodiscard]] std::string listed(std::span<const Interface> some);
 
 /// To all processes of the job, those to come as well. \return false when PMIx did not take it
 [[nodiscard]] bool publish(const mca_base_component_t &component,

@@ -1,5 +1,6 @@
 #include "opal/mca/btl/dgram/dgram.hpp"
 
+#include "opal/mca/btl/base/component.hpp"
 #include "opal/mca/btl/base/entry_points.hpp"
 #include "opal/mca/btl/base/parameters.hpp"
 #include "opal/mca/btl/base/set_up.hpp"
@@ -63,8 +64,8 @@ int register_parameters() noexcept
         "libfabric (fi_info -t FI_EP_DGRAM lists them); ofi, the first of those; auto (default), "
         "the "
         "faster one: a provider of libfabric that drives an adapter from user space (verbs, efa, "
-        "psm2, psm3, opx, usnic) where there is one, else udp. Processes with different ones do "
-        "not reach each other",
+        "psm2, psm3, opx, usnic) where there is one that can be opened, else udp. Processes with "
+        "different ones do not reach each other",
         OPAL_INFO_LVL_3, &provider, "auto");
     parameters.text(
         "if_include",
@@ -92,17 +93,6 @@ int register_parameters() noexcept
     return OPAL_SUCCESS;
 }
 
-int open_component() noexcept
-{
-    mca::add_help_dir();
-    return OPAL_SUCCESS;
-}
-
-int close_component() noexcept
-{
-    return OPAL_SUCCESS;
-}
-
 bool load_settings()
 {
     settings.provider = provider == nullptr ? "" : provider;
@@ -123,9 +113,6 @@ bool load_settings()
         btl::complain_of_host(help_file, "no-provider", opal_process_info.nodename,
                               settings.provider.c_str(), why.c_str());
         return false;
-    }
-    if (settings.provider == "auto") {
-        settings.provider = fastest_provider();
     }
     return true;
 }
@@ -148,24 +135,17 @@ bool pick_interfaces(std::vector<Interface> &wanted)
                                 wanted)) {
         return false;
     }
-    const auto listed = [](std::span<const Interface> some) {
-        std::string list;
-        for (const Interface &i : some) {
-            list += (list.empty() ? "" : ", ") + i.name + " (" + printed(i.address) + ")";
-        }
-        return list;
-    };
     if (wanted.size() > most_modules) {
-        tell_left_out(listed(std::span(wanted).subspan(most_modules)));
+        tell_left_out(btl::listed(std::span(wanted).subspan(most_modules)));
         wanted.resize(most_modules);
     }
     if (wanted.empty()) {
-        const std::string there = listed(all);
         mca::show_help(help_file, "no-interface", opal_process_info.nodename,
                        settings.if_include.empty() ? "(all)" : settings.if_include.c_str(),
-                       there.empty() ? "none" : there.c_str());
+                       btl::listed(all).c_str());
         return false;
     }
+    btl::tell_unmatched(settings.if_include, all, {}, help_file);
     return true;
 }
 
@@ -184,6 +164,26 @@ int progress() noexcept
     return events;
 }
 
+/// What auto stands for is taken where it can be opened, and else what always can: a limit of
+/// locked memory or a port of another kind is not to leave a process without any way.
+std::vector<Opened> open_wanted(const std::vector<Interface> &wanted, std::string &why)
+{
+    const UdpSettings udp{settings.receive_buffer, settings.send_buffer, settings.max_datagram,
+                          settings.offload};
+    const bool automatic = settings.provider == "auto";
+    if (automatic) {
+        settings.provider = fastest_provider();
+    }
+    std::vector<Opened> all = open_transports(settings.provider, wanted, udp, why);
+    if (all.empty() && automatic && settings.provider != udp_provider()) {
+        btl::complain_of_host(help_file, "fell-back", opal_process_info.nodename,
+                              settings.provider.c_str(), why.c_str());
+        settings.provider = udp_provider();
+        all = open_transports(settings.provider, wanted, udp, why);
+    }
+    return all;
+}
+
 /// Opens a transport for each address and publishes them. \return false after saying why
 bool set_up()
 {
@@ -194,11 +194,9 @@ bool set_up()
     const std::uint64_t cookie = btl::fresh_cookie();
     auto &modules = btl::all_modules<Module>();
     modules_there = &modules;
-    const UdpSettings udp{settings.receive_buffer, settings.send_buffer, settings.max_datagram,
-                          settings.offload};
     std::string why;
     std::string left;
-    for (Opened &opened : open_transports(settings.provider, wanted, udp, why)) {
+    for (Opened &opened : open_wanted(wanted, why)) {
         if (opened.transport->largest() < least_datagram) {
             why +=
                 (why.empty() ? "" : "; ") + opened.interface.name + ": its packets are too small";
@@ -240,23 +238,7 @@ try {
 
 extern "C" {
 
-mca_btl_base_component_t mca_btl_dgram_component = [] {
-    mca_btl_base_component_t component{};
-    // C++ wants every member named or none; what is not set here is zero.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-    component.btl_version = {
-        MCA_BTL_BASE_VERSION_3_1_0,
-        .mca_component_name = "dgram",
-        MCA_BASE_MAKE_VERSION(component, FT_VERSION_MAJOR, FT_VERSION_MINOR, FT_VERSION_RELEASE),
-        .mca_open_component = ft::dgram::open_component,
-        .mca_close_component = ft::dgram::close_component,
-        .mca_register_component_params = ft::dgram::register_parameters};
-#pragma GCC diagnostic pop
-    component.btl_data.param_field = MCA_BASE_METADATA_PARAM_CHECKPOINT;
-    component.btl_init = ft::dgram::init;
-    component.btl_progress = ft::dgram::progress;
-    return component;
-}();
+mca_btl_base_component_t mca_btl_dgram_component = ft::btl::component(
+    "dgram", ft::dgram::register_parameters, ft::dgram::init, ft::dgram::progress);
 
 } // extern "C"

@@ -8,58 +8,22 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "opal/mca/btl/dgram/ofi_errors.hpp"
 #include "opal/mca/btl/dgram/ofi_handles.hpp"
+#include "opal/mca/btl/dgram/ofi_offers.hpp"
 
 namespace ft::dgram {
 
 namespace {
 
-constexpr std::uint32_t api = FI_VERSION(1, 9);
 constexpr std::size_t most_sends = 256;
 /// Completions looked at in one call, and how often in one pass.
 constexpr std::size_t at_once = 16;
 constexpr int rounds_at_once = 4;
 
-Info hints(const std::string &provider)
-{
-    Info all(fi_allocinfo());
-    if (all == nullptr) {
-        return all;
-    }
-    all->ep_attr->type = FI_EP_DGRAM;
-    all->caps = FI_MSG | FI_SEND | FI_RECV;
-    all->mode = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
-    all->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-    all->domain_attr->threading = FI_THREAD_SAFE; // one thread may receive while another sends
-    if (!provider.empty()) {
-        all->fabric_attr->prov_name = strdup(provider.c_str()); // fi_freeinfo frees it
-    }
-    return all;
-}
-
-std::string provider_of(const fi_info &info)
-{
-    return info.fabric_attr->prov_name == nullptr ? "" : info.fabric_attr->prov_name;
-}
-
-/// Its provider udp says 1472 bytes of every interface, whatever that carries: more would go in two
-/// packets, as 1472 bytes over IPv6 and Ethernet do. What others say is their own network's.
-std::size_t packet_of(const fi_info &info, const Interface &interface)
-{
-    const std::size_t headers = udp_headers(interface.address);
-    return provider_of(info) == "udp" && interface.mtu > headers ? interface.mtu - headers
-                                                                 : most_datagram_bytes;
-}
-
-/// What libfabric has for the hints, at a node's address if one is given.
-Info ask(const fi_info &wanted, const char *node, int &rc)
-{
-    fi_info *list = nullptr;
-    rc = fi_getinfo(api, node, nullptr, node == nullptr ? 0 : FI_SOURCE, &wanted, &list);
-    return Info(rc == 0 ? list : nullptr);
-}
+using Completions = std::array<fi_cq_msg_entry, at_once>;
 
 class OfiChannel;
 
@@ -102,6 +66,22 @@ class OfiTransport final : public Transport {
     void forget(const OfiChannel &channel, fi_addr_t peer) noexcept;
 
   private:
+    /// To be held around each call into the domain and what is in it. Not while datagrams are
+    /// handed on: whoever takes one may send.
+    [[nodiscard]] std::unique_lock<std::mutex> turn()
+    {
+        return single_calls_ ? std::unique_lock(lock_) : std::unique_lock<std::mutex>();
+    }
+    ssize_t read(fid_cq &queue, Completions &done)
+    {
+        const auto alone = turn();
+        return fi_cq_read(&queue, done.data(), done.size());
+    }
+    ssize_t read_error(fid_cq &queue, fi_cq_err_entry &error)
+    {
+        const auto alone = turn();
+        return fi_cq_readerr(&queue, &error, 0);
+    }
     bool post(Operation &operation) noexcept;
     bool publish_address(std::string &why);
     bool reap_error() noexcept;
@@ -125,6 +105,8 @@ class OfiTransport final : public Transport {
     Address address_;
     std::size_t largest_ = 0;
     std::size_t prefix_ = 0;
+    bool single_calls_ = false; ///< the provider has no locks of its own
+    std::mutex lock_;
     std::string trouble_;         ///< of the endpoint: nothing goes any more
     std::string receive_trouble_; ///< nothing comes any more; of who receives
     TransportCounters counters_;
@@ -170,6 +152,7 @@ bool OfiTransport::open(const fi_info &info, const OfiSettings &settings, std::s
         return false;
     }
     provider_ = ofi_prefix + provider_of(*info_);
+    single_calls_ = wants_single_calls(*info_);
     prefix_ = (info_->mode & FI_MSG_PREFIX) != 0 ? info_->ep_attr->msg_prefix_size : 0;
     largest_ = info_->ep_attr->max_msg_size - std::min(info_->ep_attr->max_msg_size, prefix_);
     largest_ = std::min({largest_, most_datagram_bytes, packet});
@@ -276,7 +259,11 @@ try {
         return nullptr;
     }
     fi_addr_t name = FI_ADDR_UNSPEC;
-    const int inserted = fi_av_insert(peers_.get(), peer.bytes.data(), 1, &name, 0, nullptr);
+    int inserted = 0;
+    {
+        const auto alone = turn();
+        inserted = fi_av_insert(peers_.get(), peer.bytes.data(), 1, &name, 0, nullptr);
+    }
     if (inserted != 1) {
         why = said("fi_av_insert", inserted < 0 ? inserted : FI_EADDRNOTAVAIL);
         return nullptr;
@@ -293,6 +280,7 @@ void OfiTransport::forget(const OfiChannel &channel, fi_addr_t peer) noexcept
             operation.channel = nullptr;
         }
     }
+    const auto alone = turn();
     static_cast<void>(fi_av_remove(peers_.get(), &peer, 1, 0));
 }
 
@@ -325,10 +313,12 @@ SendResult OfiTransport::send(OfiChannel &channel, const Outgoing &datagram) noe
     }
     long rc = 0;
     if (small) {
+        const auto alone = turn();
         rc = fi_inject(endpoint_.get(), room, prefix_ + bytes, channel.peer());
     } else {
         Operation &operation = *idle_.back();
         operation.channel = &channel;
+        const auto alone = turn();
         rc = fi_send(endpoint_.get(), room, prefix_ + bytes, send_memory_.descriptor(),
                      channel.peer(), &operation.context);
         if (rc == 0) {
@@ -360,9 +350,9 @@ SendResult OfiTransport::send(OfiChannel &channel, const Outgoing &datagram) noe
 
 void OfiTransport::reap() noexcept
 {
-    std::array<fi_cq_msg_entry, at_once> done;
+    Completions done;
     for (;;) {
-        const ssize_t count = fi_cq_read(sent_.get(), done.data(), done.size());
+        const ssize_t count = read(*sent_, done);
         if (count == -FI_EAVAIL && reap_error()) {
             continue;
         }
@@ -385,7 +375,7 @@ void OfiTransport::reap() noexcept
 bool OfiTransport::reap_error() noexcept
 {
     fi_cq_err_entry error{};
-    if (const ssize_t rc = fi_cq_readerr(sent_.get(), &error, 0); rc <= 0) {
+    if (const ssize_t rc = read_error(*sent_, error); rc <= 0) {
         if (rc != 0 && rc != -FI_EAGAIN && trouble_.empty()) {
             trouble_ = said("fi_cq_readerr of sends", rc);
         }
@@ -415,6 +405,7 @@ void OfiTransport::tend() noexcept
 
 bool OfiTransport::post(Operation &operation) noexcept
 {
+    const auto alone = turn();
     return fi_recv(endpoint_.get(), operation.room, prefix_ + largest_,
                    receive_memory_.descriptor(), FI_ADDR_UNSPEC, &operation.context) == 0;
 }
@@ -422,9 +413,9 @@ bool OfiTransport::post(Operation &operation) noexcept
 int OfiTransport::receive(Sink &sink) noexcept
 {
     int datagrams = 0;
-    std::array<fi_cq_msg_entry, at_once> done;
+    Completions done;
     for (int round = 0; round < rounds_at_once; ++round) {
-        const ssize_t count = fi_cq_read(received_.get(), done.data(), done.size());
+        const ssize_t count = read(*received_, done);
         if (count == -FI_EAVAIL) {
             receive_error();
             continue;
@@ -460,7 +451,7 @@ int OfiTransport::receive(Sink &sink) noexcept
 void OfiTransport::receive_error() noexcept
 {
     fi_cq_err_entry error{};
-    if (const ssize_t rc = fi_cq_readerr(received_.get(), &error, 0); rc <= 0) {
+    if (const ssize_t rc = read_error(*received_, error); rc <= 0) {
         if (rc != 0 && rc != -FI_EAGAIN && receive_trouble_.empty()) {
             receive_trouble_ = said("fi_cq_readerr of receives", rc);
         }
@@ -486,48 +477,11 @@ void OfiTransport::receive_error() noexcept
 
 } // namespace
 
-std::vector<std::string> ofi_providers() noexcept
-try {
-    std::vector<std::string> names;
-    const Info wanted = hints("");
-    fi_info *list = nullptr;
-    if (wanted == nullptr || fi_getinfo(api, nullptr, nullptr, 0, wanted.get(), &list) != 0) {
-        return names;
-    }
-    const Info all(list);
-    for (const fi_info *info = list; info != nullptr; info = info->next) {
-        if (std::find(names.begin(), names.end(), provider_of(*info)) == names.end()) {
-            names.push_back(provider_of(*info));
-        }
-    }
-    return names;
-} catch (...) {
-    return {};
-}
-
-bool ofi_knows(const std::string &provider) noexcept
-try {
-    const Info any = hints(provider);
-    if (any == nullptr) {
-        return false;
-    }
-    any->ep_attr->type = FI_EP_UNSPEC;
-    any->caps = 0;
-    int rc = 0;
-    return ask(*any, nullptr, rc) != nullptr;
-} catch (...) {
-    return false;
-}
-
 std::vector<Opened> open_ofi(const std::vector<Interface> &interfaces, const OfiSettings &settings,
                              std::string &why) noexcept
 try {
     std::vector<Opened> all;
     why.clear();
-    const Info wanted = hints(settings.provider);
-    if (wanted == nullptr) {
-        return all;
-    }
     const auto add = [&](const fi_info &info, const Interface &interface) {
         auto transport = std::make_unique<OfiTransport>();
         std::string its;
@@ -537,11 +491,22 @@ try {
             why += (why.empty() ? "" : "; ") + interface.name + ": " + its;
         }
     };
+    std::string provider = settings.provider;
+    if (provider.empty()) {
+        // Not the first that has addresses of IP.
+        const std::vector<std::string> known = ofi_providers();
+        provider = known.empty() ? "" : known.front();
+    }
     int rc = 0;
     for (const Interface &interface : interfaces) {
-        wanted->addr_format = interface.address.is_v4() ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
-        if (const Info info = ask(*wanted, printed(interface.address).c_str(), rc);
-            info != nullptr) {
+        const Info list = offers(provider, &interface.address, rc);
+        // verbs answers with its first adapters, whatever address and kind of address it is asked
+        // for: each of the interfaces would get the same one.
+        const fi_info *info = list.get();
+        while (info != nullptr && !is_of_ip(*info)) {
+            info = info->next;
+        }
+        if (info != nullptr) {
             add(*info, interface);
         }
     }
@@ -549,15 +514,14 @@ try {
         return all;
     }
     // Not by the addresses of IP: every domain once.
-    wanted->addr_format = FI_FORMAT_UNSPEC;
-    const Info list = ask(*wanted, nullptr, rc);
+    const Info list = offers(provider, nullptr, rc);
     if (list == nullptr) {
         why = said("fi_getinfo", rc);
         return all;
     }
     std::vector<std::string> domains;
     for (const fi_info *info = list.get(); info != nullptr; info = info->next) {
-        if (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6) {
+        if (is_of_ip(*info)) {
             why = "it has no endpoint at the IP addresses that are to be used";
             continue;
         }

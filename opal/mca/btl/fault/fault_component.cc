@@ -1,5 +1,6 @@
 #include "opal/mca/btl/fault/fault.hpp"
 
+#include "opal/mca/btl/base/component.hpp"
 #include "opal/mca/open_mpi_series.hpp"
 #include "opal/mca/show_help.hpp"
 
@@ -114,17 +115,6 @@ int register_parameters() noexcept
         "fragments were subject to faults and how many suffered which. Default false",
         MCA_BASE_VAR_TYPE_BOOL, nullptr, 0, no_flags, OPAL_INFO_LVL_3, MCA_BASE_VAR_SCOPE_READONLY,
         &count_parameter);
-    return OPAL_SUCCESS;
-}
-
-int open_component() noexcept
-{
-    mca::add_help_dir();
-    return OPAL_SUCCESS;
-}
-
-int close_component() noexcept
-{
     return OPAL_SUCCESS;
 }
 
@@ -298,22 +288,7 @@ void stop() noexcept
 
 extern "C" {
 
-mca_btl_base_component_t mca_btl_fault_component = [] {
-    mca_btl_base_component_t component{};
-    // C++ wants every member named or none; what is not set here is zero.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-    component.btl_version = {
-        MCA_BTL_BASE_VERSION_3_1_0,
-        .mca_component_name = "fault",
-        MCA_BASE_MAKE_VERSION(component, FT_VERSION_MAJOR, FT_VERSION_MINOR, FT_VERSION_RELEASE),
-        .mca_open_component = ft::fault::open_component,
-        .mca_close_component = ft::fault::close_component,
-        .mca_register_component_params = ft::fault::register_parameters};
-#pragma GCC diagnostic pop
-    component.btl_data.param_field = MCA_BASE_METADATA_PARAM_CHECKPOINT;
-    component.btl_init = ft::fault::init;
-    return component;
-}();
+mca_btl_base_component_t mca_btl_fault_component =
+    ft::btl::component("fault", ft::fault::register_parameters, ft::fault::init, nullptr);
 
 } // extern "C"

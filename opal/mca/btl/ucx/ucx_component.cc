@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "opal/mca/btl/base/component.hpp"
 #include "opal/mca/btl/base/parameters.hpp"
 #include "opal/mca/btl/base/set_up.hpp"
 #include "opal/mca/listed.hpp"
@@ -105,17 +106,6 @@ int register_parameters() noexcept
     return OPAL_SUCCESS;
 }
 
-int open_component() noexcept
-{
-    mca::add_help_dir();
-    return OPAL_SUCCESS;
-}
-
-int close_component() noexcept
-{
-    return OPAL_SUCCESS;
-}
-
 bool load_settings()
 {
     settings.transports = transports == nullptr ? "" : transports;
@@ -181,23 +171,7 @@ int progress() noexcept
 
 extern "C" {
 
-mca_btl_base_component_t mca_btl_ucx_component = [] {
-    mca_btl_base_component_t component{};
-    // C++ wants every member named or none; what is not set here is zero.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-    component.btl_version = {
-        MCA_BTL_BASE_VERSION_3_1_0,
-        .mca_component_name = "ucx",
-        MCA_BASE_MAKE_VERSION(component, FT_VERSION_MAJOR, FT_VERSION_MINOR, FT_VERSION_RELEASE),
-        .mca_open_component = ft::ucx::open_component,
-        .mca_close_component = ft::ucx::close_component,
-        .mca_register_component_params = ft::ucx::register_parameters};
-#pragma GCC diagnostic pop
-    component.btl_data.param_field = MCA_BASE_METADATA_PARAM_CHECKPOINT;
-    component.btl_init = ft::ucx::init;
-    component.btl_progress = ft::ucx::progress;
-    return component;
-}();
+mca_btl_base_component_t mca_btl_ucx_component =
+    ft::btl::component("ucx", ft::ucx::register_parameters, ft::ucx::init, ft::ucx::progress);
 
 } // extern "C"

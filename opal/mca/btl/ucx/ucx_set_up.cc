@@ -10,7 +10,26 @@ namespace {
 
 bool names(const std::string &list, const std::string &device)
 {
-    return ("," + list + ",").find("," + device + ",") != std::string::npos;
+    std::vector<btl::Selector> words;
+    std::string bad;
+    return btl::parse_selectors(list, words, bad) &&
+           std::any_of(words.begin(), words.end(),
+                       [&](const btl::Selector &word) { return word.name == device; });
+}
+
+/// Network devices that are no interfaces of the kernel, each once.
+std::vector<std::string> other_devices(const std::vector<Resource> &all,
+                                       const std::vector<btl::Interface> &networks)
+{
+    std::vector<std::string> devices;
+    for (const Resource &resource : all) {
+        const auto is_it = [&](const btl::Interface &i) { return i.name == resource.device; };
+        if (!resource.shared_memory && std::none_of(networks.begin(), networks.end(), is_it) &&
+            std::find(devices.begin(), devices.end(), resource.device) == devices.end()) {
+            devices.push_back(resource.device);
+        }
+    }
+    return devices;
 }
 
 /// Devices that are no network interfaces of the kernel, like mlx5_0:1, are chosen by name alone.
@@ -105,6 +124,7 @@ bool set_up(mca_btl_base_component_t &component, const Settings &settings)
                        listed(all).c_str());
         return false;
     }
+    btl::tell_unmatched(settings.if_include, networks, other_devices(all, networks), help_file);
     return publish_modules(component, cookie);
 }
 
