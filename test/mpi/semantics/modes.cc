@@ -337,6 +337,9 @@ void truncation()
             MPI_Error_class(rc, &error_class);
             check(error_class == MPI_ERR_TRUNCATE, "class", error_class);
             check(status.MPI_SOURCE == world().left() && status.MPI_TAG == 41, "status", size);
+            int count = 0;
+            MPI_Get_count(&status, MPI_BYTE, &count);
+            check(count == size, "count", count); // as with pml/ob1: who tries again knows how much
             check(in[static_cast<std::size_t>(room)] == 0xee, "wrote beyond the end", size);
             check(MPI_Wait(&requests[1], MPI_STATUS_IGNORE) == MPI_SUCCESS, "sender", size);
         }

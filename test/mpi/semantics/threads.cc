@@ -278,6 +278,52 @@ void blocked_beside_busy()
     });
 }
 
+/* Requests are let go of while their messages are on the way, and their memory goes to whichever
+ * thread asks next: each message arrives whole, once, and nobody's request ends for another. */
+void freed_on_their_way()
+{
+    static constexpr std::array sizes{8, 3000, 60000};
+    in_threads([](int t) {
+        for (int turn = 0; turn < 60 / part; ++turn) {
+            const auto seed = [&](int rank, std::size_t i) {
+                return static_cast<std::uint64_t>(rank * 100000 + t * 10000 + turn * 10) + i;
+            };
+            std::array<std::vector<unsigned char>, sizes.size()> out;
+            std::array<std::vector<unsigned char>, sizes.size()> in;
+            std::array<MPI_Request, sizes.size()> receives{};
+            for (std::size_t i = 0; i < sizes.size(); ++i) {
+                out[i] = pattern(static_cast<std::size_t>(sizes[i]), seed(world().rank, i));
+                in[i].resize(out[i].size());
+                MPI_Recv_init(in[i].data(), sizes[i], MPI_BYTE, world().left(), t, MPI_COMM_WORLD,
+                              &receives[i]);
+            }
+            MPI_Startall(static_cast<int>(receives.size()), receives.data());
+            for (std::size_t i = 0; i < sizes.size(); ++i) {
+                MPI_Request send = MPI_REQUEST_NULL;
+                if (turn % 2 == 0) {
+                    MPI_Isend(out[i].data(), sizes[i], MPI_BYTE, world().right(), t, MPI_COMM_WORLD,
+                              &send);
+                } else {
+                    MPI_Send_init(out[i].data(), sizes[i], MPI_BYTE, world().right(), t,
+                                  MPI_COMM_WORLD, &send);
+                    MPI_Start(&send);
+                }
+                MPI_Request_free(&send);
+                check(send == MPI_REQUEST_NULL, "request", static_cast<long>(i));
+            }
+            MPI_Waitall(static_cast<int>(receives.size()), receives.data(), MPI_STATUSES_IGNORE);
+            for (std::size_t i = 0; i < sizes.size(); ++i) {
+                expect(in[i], seed(world().left(), i), "wrong byte");
+                MPI_Request_free(&receives[i]);
+            }
+            // Only who has all of it tells that what it was sent from may go.
+            int token = 0;
+            MPI_Sendrecv(&token, 1, MPI_INT, world().left(), 100 + t, &token, 1, MPI_INT,
+                         world().right(), 100 + t, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    });
+}
+
 constexpr std::array all{
     cases::Case{"threads with tags of their own", own_tags},
     cases::Case{"threads that receive from any source", any_source_by_all},
@@ -287,6 +333,7 @@ constexpr std::array all{
     cases::Case{"matched probes by all threads", matched_probes},
     cases::Case{"cancel while messages come", cancel_races},
     cases::Case{"a blocked thread beside busy ones", blocked_beside_busy},
+    cases::Case{"requests freed while their messages are on the way", freed_on_their_way},
 };
 
 } // namespace

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <thread>
 
+#include <pthread.h>
+
 namespace {
 
 using cases::check;
@@ -162,11 +164,47 @@ void cancelled_elsewhere()
     });
 }
 
+/* As fibers have, and threads of programs with very many. */
+void short_stack()
+{
+    constexpr std::size_t stack_bytes = 32768;
+    const auto work = [](void *) -> void * {
+        std::vector<unsigned char> in(60000);
+        const auto exchange = [&](int to, int from, int number, MPI_Datatype type,
+                                  std::uint64_t seed) {
+            const auto out = pattern(in.size(), seed);
+            MPI_Sendrecv(out.data(), number, type, to, 70, in.data(), number, type, from, 70,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        };
+        MPI_Datatype gaps = MPI_DATATYPE_NULL;
+        MPI_Type_vector(7000, 1, 2, MPI_INT, &gaps);
+        MPI_Type_commit(&gaps);
+        for (const int bytes : {1, 300, 5000, 60000}) {
+            exchange(world().rank, world().rank, bytes, MPI_BYTE, 1);
+            exchange(world().right(), world().left(), bytes, MPI_BYTE, 1);
+        }
+        expect(in, 1, "wrong byte");
+        exchange(world().rank, world().rank, 1, gaps, 2);
+        exchange(world().right(), world().left(), 1, gaps, 2);
+        check(in[8] == pattern(in.size(), 2)[8], "value", in[8]);
+        MPI_Type_free(&gaps);
+        return nullptr;
+    };
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    check(pthread_attr_setstacksize(&attributes, stack_bytes) == 0, "stack");
+    pthread_t thread{};
+    check(pthread_create(&thread, &attributes, work, nullptr) == 0, "thread");
+    pthread_join(thread, nullptr);
+    pthread_attr_destroy(&attributes);
+}
+
 constexpr std::array all{
     cases::Case{"threads in turn, with tags of their own", exchanges},
     cases::Case{"a persistent pair that all threads start", started_by_all},
     cases::Case{"matched probes by threads in turn", matched_probes},
     cases::Case{"a receive that another thread cancels", cancelled_elsewhere},
+    cases::Case{"messages to oneself and others from a short stack", short_stack},
 };
 
 } // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <map>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -144,19 +144,18 @@ int barrier_init(ompi_communicator_t *comm, ompi_info_t *info, ompi_request_t **
 
 /// Whether the collectives of this module are made of the PML's messages, waited for by Open MPI's
 /// functions on requests, and give back what those did. The module does not say of which component
-/// it is; the file of its functions does. The service's lock is held.
+/// it is; the file of its functions does.
 bool gives_errors_back(const mca_coll_base_module_t *module)
 {
-    static std::map<mca_coll_base_module_enable_1_1_0_fn_t, bool> known;
-    const auto [at, fresh] = known.try_emplace(module->coll_module_enable, false);
     Dl_info where{};
-    if (fresh && dladdr(reinterpret_cast<void *>(module->coll_module_enable), &where) != 0) {
-        const std::string_view file(where.dli_fname);
-        for (const char *name : {"basic", "inter", "libnbc", "self", "tuned"}) {
-            at->second = at->second || file.ends_with(std::string("/mca_coll_") + name + ".so");
-        }
+    if (dladdr(reinterpret_cast<void *>(module->coll_module_enable), &where) == 0) {
+        return false;
     }
-    return at->second;
+    const std::string_view file(where.dli_fname);
+    constexpr std::string_view names[] = {"basic", "inter", "libnbc", "self", "tuned"};
+    return std::any_of(std::begin(names), std::end(names), [file](std::string_view name) {
+        return file.ends_with("/mca_coll_" + std::string(name) + ".so");
+    });
 }
 
 } // namespace

@@ -28,7 +28,6 @@ class List {
     T *front() noexcept { return element(head_.after); }
     T *next(T *item) noexcept { return element(static_cast<Link *>(item)->after); }
     void push_back(T *item) noexcept { insert(item, head_.before, &head_); }
-    void push_front(T *item) noexcept { insert(item, &head_, head_.after); }
     T *pop_front() noexcept
     {
         T *item = front();

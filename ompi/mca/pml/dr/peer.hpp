@@ -156,7 +156,6 @@ class PeerState {
     bool sends_brief = false;   ///< ... and one that takes the short forms; constant, too
     bool busy = false;          ///< in the list that progress walks; atomic, changes under its lock
     const std::uint8_t share = next_pool_share(); ///< which free lists it takes from
-    bool shown_unreachable = false;
 
     /// The process, also when `proc` is gone.
     opal_process_name_t name() const noexcept { return name_; }

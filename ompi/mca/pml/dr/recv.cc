@@ -136,24 +136,30 @@ void conclude(RecvRequest &request, Completions &done) noexcept
     done.add(&request);
 }
 
-/// Copies a message of this process into its receive, then ends the send.
+/// Copies a message of this process into its receive by way of a buffer. A function of its own, and
+/// the buffer short: threads may have stacks of a few pages.
+[[gnu::noinline]] void repack(RecvRequest &request, SendRequest &sender) noexcept
+{
+    std::byte buffer[4096];
+    for (std::uint64_t at = 0; at < request.expected;) {
+        // Up to the end of the message: the receive may end inside an element, packing never.
+        const std::size_t packed = pack(
+            sender, buffer, std::min<std::uint64_t>(sizeof buffer, sender.req_bytes_packed - at));
+        if (packed == 0) {
+            break;
+        }
+        unpack(request, at, {buffer, std::min(packed, request.expected - at)});
+        at += packed;
+    }
+}
+
+/// The same, whole at once if it can be, then ends the send.
 void copy_local(RecvRequest &request, SendRequest &sender, Completions &done) noexcept
 {
     if (sender.base != nullptr) {
         unpack(request, 0, {sender.base, static_cast<std::size_t>(request.expected)});
     } else {
-        constexpr std::size_t chunk = 65536;
-        std::byte buffer[chunk];
-        for (std::uint64_t at = 0; at < request.expected;) {
-            // Up to the end of the message: the receive may end inside an element, packing never.
-            const std::size_t packed =
-                pack(sender, buffer, std::min(chunk, sender.req_bytes_packed - at));
-            if (packed == 0) {
-                break;
-            }
-            unpack(request, at, {buffer, std::min(packed, request.expected - at)});
-            at += packed;
-        }
+        repack(request, sender);
     }
     done.add(&sender);
 }
@@ -239,7 +245,7 @@ std::size_t fill_status(RecvRequest &request, int source, int tag, std::uint64_t
     ompi_status_public_t &status = request.ompi().req_status;
     status.MPI_SOURCE = source;
     status.MPI_TAG = tag;
-    status._ucount = taken;
+    status._ucount = length; // of what is cut, too, all of it: as with pml/ob1
     status._cancelled = 0;
     if (OPAL_UNLIKELY(taken != length)) {
         set_error(request, MPI_ERR_TRUNCATE);
