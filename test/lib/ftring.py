@@ -8,7 +8,7 @@ from fttap import check, comment
 
 RANKS = 4
 OUT_OF_USE = ("down", "probing", "gone")
-CARRIED = 8 << 20  # bytes that no probes add up to, and a few of the largest messages do
+CARRIED = 2 << 20  # bytes that no probes add up to, and a few of the largest messages do
 
 
 class NotUnderWay(AssertionError):
