@@ -9,12 +9,15 @@ namespace ft::reliability {
 
 namespace {
 
-/// Packets are of about this size: what chance does to them is judged in packets.
-constexpr double packet = 1400;
 /// Loss up to this share of a round is chance, whatever is usual ...
 constexpr double much_loss = 0.05;
-/// ... and beyond what is usual so many standard deviations.
+/// ... and beyond what is usual so many standard deviations ...
 constexpr double deviations = 3;
+/// ... but never more than this and those, or a large share could not be passed at all. It is not
+/// taken for usual, either, where the window could be smaller.
+constexpr double most_usual = 0.4;
+/// Of a few packets no number is beyond that: small rounds are judged together, by about so many.
+constexpr std::uint32_t some_packets = 256;
 constexpr double shrink_overrun = 0.7;
 constexpr double shrink_cubic = 0.7; ///< RFC 9438, beta
 constexpr double cubic_c = 0.4;      ///< RFC 9438, C: segments per second cubed
@@ -26,8 +29,9 @@ constexpr std::uint32_t rounds_to_learn = 16;
 constexpr double learn_less = 1.0 / 4;
 constexpr double learn_more = 1.0 / 64;
 constexpr double learn_at_least = 1.0 / 8;
-/// Bytes more in the first round near the window that was too much, twice as many in the second ...
-constexpr std::uint64_t careful_step = 4 * 1400;
+/// Packets more in the first round near the window that was too much, twice as many in the second
+/// ...
+constexpr std::uint64_t careful_step = 4;
 /// A queue stands when no round trip of a round was shorter than the shortest of all and this, or
 /// twice the shortest. Less is what a process takes that shares its core.
 constexpr auto standing = base::Duration::from_ms(1);
@@ -35,6 +39,15 @@ constexpr auto standing = base::Duration::from_ms(1);
 /// measured behind a queue that stood already when the path was first used: who comes second must
 /// not take that queue for the way's own length, or it yields to nobody.
 constexpr auto longest_without_queue = base::Duration::from_ms(4);
+/// Round trips longer than the way by that, or by this, meet a queue, be it one that is allowed
+/// for: what is lost then may be what it refused, and tells nothing of chance.
+constexpr auto some_queue = base::Duration::from_us(50);
+/// A way is taken to have become longer when for so long no round trip was shorter, and those of
+/// all rounds were nearly alike: by this part of what they are longer. A queue that somebody fills
+/// is not alike: even CUBIC's, which is near its full length most of the time, is shorter than that
+/// by a third or more of its least, in the mean of what it takes to shrink and come back.
+constexpr auto longer_way = base::Duration::from_s(10);
+constexpr std::int64_t alike = 8;
 /// A process that shares its core, or whose peer does, runs at the same time as that peer once in
 /// so many absences, and then round trips are the network's. No longer than what senders that do
 /// fill a queue take to fill it again.
@@ -116,6 +129,7 @@ void Congestion::on_acked_run(std::uint64_t bytes, std::uint64_t packet, std::ui
                               std::uint32_t tx, std::uint32_t next_tx, base::Time now) noexcept
 {
     round_.acked += bytes;
+    round_.packet = std::max(round_.packet, static_cast<std::uint32_t>(packet));
     next_tx_ = next_tx;
     // Kept beyond the acknowledgement that ends it: that one tells of losses from before. Numbers
     // wrap.
@@ -148,33 +162,47 @@ bool Congestion::answered_for(std::uint32_t tx) const noexcept
     return recovering_ && tx_diff(tx, recovered_at_) < 0;
 }
 
-bool Congestion::overrun() const noexcept
+bool Congestion::far_above_usual(std::uint64_t lost, std::uint64_t all) const noexcept
 {
-    if (round_.lost == 0) {
+    if (lost == 0) {
         return false;
     }
-    const double count = static_cast<double>(round_.lost + round_.acked) / packet;
-    const double lost = static_cast<double>(round_.lost) / packet;
+    const double count = static_cast<double>(all) / round_.packet;
     const double usual = std::max(usual_loss_, much_loss / 2);
     const double above = std::max(much_loss / 2, usual * (1 - usual));
-    return lost > count * (usual + above) + deviations * std::sqrt(count * usual * (1 - usual));
+    return static_cast<double>(lost) / round_.packet >
+           count * std::min(usual + above, most_usual) +
+               deviations * std::sqrt(count * usual * (1 - usual));
+}
+
+bool Congestion::overrun() const noexcept
+{
+    return far_above_usual(round_.lost, round_.lost + round_.acked) ||
+           far_above_usual(some_lost_, some_);
 }
 
 void Congestion::learn_usual_loss() noexcept
 {
-    if (round_.lost == 0 && usual_loss_ == 0 && rounds_ == rounds_to_learn) {
+    if (round_.lost == 0 && all_loss_ == 0 && rounds_ == rounds_to_learn) {
         return; // nothing to learn, and a round of a short message and its answer is as short
     }
     const double share =
         static_cast<double>(round_.lost) /
         static_cast<double>(std::max<std::uint64_t>(round_.lost + round_.acked, 1));
-    double weight = share < usual_loss_       ? learn_less
-                    : window_ <= least_window ? learn_at_least
-                                              : learn_more;
-    if (rounds_ < rounds_to_learn) {
-        weight = 1.0 / ++rounds_;
+    const bool least = window_ <= least_window;
+    const double more = least ? learn_at_least : learn_more;
+    const double first = rounds_ < rounds_to_learn ? 1.0 / ++rounds_ : 0;
+    const auto learn = [&](double &loss, double weight) {
+        loss += (share - loss) * std::max(weight, first);
+    };
+    learn(all_loss_, share < all_loss_ ? learn_less : more);
+    const bool behind_queue = round_.shortest != base::Duration::max() &&
+                              round_.shortest > way() + std::max(way(), some_queue);
+    if (share < usual_loss_) {
+        learn(usual_loss_, least ? learn_at_least : learn_less);
+    } else if (!behind_queue && (share <= most_usual || least)) {
+        learn(usual_loss_, more);
     }
-    usual_loss_ += (share - usual_loss_) * weight;
 }
 
 void Congestion::watch_start() noexcept
@@ -224,7 +252,7 @@ void Congestion::grow_by_chance() noexcept
     // sums: jobs that all grow by a share never become equal.
     std::uint64_t step = window_ / 16;
     if (ceiling_ != 0 && window_ >= ceiling_ - ceiling_ / 8) {
-        careful_ += careful_step;
+        careful_ += careful_step * round_.packet;
         step = std::min(step, careful_);
     }
     window_ += step;
@@ -271,16 +299,57 @@ base::Duration Congestion::shortest_lately(base::Time now) noexcept
     return std::min(newer_, older_);
 }
 
+base::Duration Congestion::way() const noexcept
+{
+    return std::min(shortest_, longest_without_queue);
+}
+
+void Congestion::forget_way() noexcept
+{
+    shortest_ = base::Duration::max();
+    watched_shortest_ = base::Duration::max();
+    watched_sum_ = base::Duration::zero();
+    watched_rounds_ = 0;
+    watched_ = base::Time{};
+}
+
+void Congestion::watch_way(base::Time now) noexcept
+{
+    if (now - watched_ > longer_way) {
+        if (watched_rounds_ != 0 && watched_ != base::Time{}) {
+            const base::Duration mean = watched_sum_ / watched_rounds_;
+            const base::Duration longer = watched_shortest_ - shortest_;
+            if (mean - watched_shortest_ < longer / alike) {
+                shortest_ = watched_shortest_;
+            }
+        }
+        watched_shortest_ = base::Duration::max();
+        watched_sum_ = base::Duration::zero();
+        watched_rounds_ = 0;
+        watched_ = now;
+    }
+    if (round_.shortest != base::Duration::max()) {
+        watched_shortest_ = std::min(watched_shortest_, round_.shortest);
+        watched_sum_ += round_.shortest;
+        ++watched_rounds_;
+    }
+}
+
 void Congestion::end_round(base::Time now) noexcept
 {
-    const base::Duration fast =
-        std::min(shortest_ + std::max(shortest_, standing), longest_without_queue);
+    watch_way(now);
+    const base::Duration fast = std::min(way() + std::max(way(), standing), longest_without_queue);
     const base::Duration trip = shortest_lately(now);
     const bool queue = trip != base::Duration::max() && trip > fast;
     const bool same_ahead = queued_ == queue;
     const std::uint64_t before = window_;
     queued_ = queue;
+    some_lost_ += static_cast<std::uint32_t>(round_.lost);
+    some_ += static_cast<std::uint32_t>(round_.lost + round_.acked);
     const bool overran = overrun();
+    for (; some_ > some_packets * round_.packet; some_ /= 2) {
+        some_lost_ /= 2;
+    }
     learn_usual_loss();
     if (starting_) {
         watch_start();
@@ -298,6 +367,7 @@ void Congestion::end_round(base::Time now) noexcept
         }
     } else if (overran) {
         shrink(shrink_overrun, now);
+        some_ = some_lost_ = 0;
     } else if (!starting_ && round_.limited) {
         grow_by_chance();
     }

@@ -8,9 +8,11 @@
 /// round trip of a whole round is far above the shortest of all, or longer than a network within a
 /// cluster is by itself. Where none does, loss at the usual rate is chance, and a window that
 /// shrinks by chance (RFC 5681) is why TCP is slow where packets get lost; only loss far above the
-/// usual shrinks it: the peer's receive buffer ran over. Where a queue stands, any loss is taken
-/// for that queue's, and the window goes as CUBIC's (RFC 9438), which is what shares the way. What
-/// goes out keeps the pace of two windows a round trip, as pacing of TCP does.
+/// usual shrinks it: the peer's receive buffer ran over. What is lost while many fill such a buffer
+/// must not become usual, or all would grow until nearly everything is refused. Where a queue
+/// stands, any loss is taken for that queue's, and the window goes as CUBIC's (RFC 9438), which is
+/// what shares the way. What goes out keeps the pace of two windows a round trip, as pacing of TCP
+/// does.
 ///
 /// Two others are there to be compared with: CUBIC everywhere, and delay alone (as Swift: Kumar et
 /// al., SIGCOMM 2020). docs/dgram.md has the figures. A model of rate times shortest round trip
@@ -82,7 +84,7 @@ class Congestion {
     [[nodiscard]] bool queued() const noexcept { return queued_; }
     [[nodiscard]] bool starting() const noexcept { return starting_; }
     /// So much is lost as a rule that a single fragment that is to bring an answer may well not.
-    [[nodiscard]] bool often_loses() const noexcept { return usual_loss_ > often; }
+    [[nodiscard]] bool often_loses() const noexcept { return all_loss_ > often; }
     /// When a timer last sent something again: kept for the sender.
     [[nodiscard]] base::Time asked_at() const noexcept { return asked_at_; }
     void note_asked(base::Time now) noexcept { asked_at_ = now; }
@@ -143,15 +145,16 @@ class Congestion {
     [[nodiscard]] std::uint32_t congestion_events() const noexcept { return congestion_events_; }
     [[nodiscard]] std::uint64_t lost_bytes() const noexcept { return lost_bytes_; }
     [[nodiscard]] double pace() const noexcept { return ns_per_byte_ > 0 ? 1 / ns_per_byte_ : 0; }
-    /// \param sample the newest of the path's round trips \param smoothed \param shortest of all
-    void on_round_trip(base::Duration sample, base::Duration smoothed,
-                       base::Duration shortest) noexcept
+    /// \param sample the newest of the path's round trips \param smoothed
+    void on_round_trip(base::Duration sample, base::Duration smoothed) noexcept
     {
         round_.shortest = std::min(round_.shortest, sample);
         smoothed_ = std::min(smoothed, sample * far_shorter);
-        shortest_ = shortest;
+        shortest_ = std::min(shortest_, sample);
         set_pace();
     }
+    /// The path may lead another way now: nothing is known of how long that takes.
+    void forget_way() noexcept;
 
   private:
     void note_lost(std::uint64_t bytes) noexcept
@@ -162,8 +165,14 @@ class Congestion {
     void end_round(base::Time now) noexcept;
     /// The shortest round trip of the round; of some time more where processes share cores.
     [[nodiscard]] base::Duration shortest_lately(base::Time now) noexcept;
-    /// Far more was lost in the round than usually is.
+    /// Takes a way that got longer for what it is. After a round.
+    void watch_way(base::Time now) noexcept;
+    /// The shortest round trip of all, within what one within a cluster is.
+    [[nodiscard]] base::Duration way() const noexcept;
+    /// Far more was lost in the round, or in some small ones together, than usually is.
     [[nodiscard]] bool overrun() const noexcept;
+    /// \param lost \param all bytes
+    [[nodiscard]] bool far_above_usual(std::uint64_t lost, std::uint64_t all) const noexcept;
     void learn_usual_loss() noexcept;
     /// Ends the start where round trips grow from round to round (RFC 9406).
     void watch_start() noexcept;
@@ -178,11 +187,14 @@ class Congestion {
     [[nodiscard]] base::Duration time_for(std::uint64_t bytes) const noexcept;
 
     static constexpr double often = 0.1; ///< share of losses
+    /// Packets are of this size at least: what chance does to them is judged in packets.
+    static constexpr std::uint32_t least_packet = 1400;
     /// From sending one fragment to its acknowledgement.
     struct Round {
         bool open = false;
-        bool limited = false;    ///< the window was nearly full
-        std::uint32_t until = 0; ///< tx whose acknowledgement ends it
+        bool limited = false;                ///< the window was nearly full
+        std::uint32_t until = 0;             ///< tx whose acknowledgement ends it
+        std::uint32_t packet = least_packet; ///< the longest that was acknowledged, bytes
         std::uint64_t acked = 0;
         std::uint64_t lost = 0;
         std::uint64_t lost_anew = 0; ///< of those, sent since the window shrank last
@@ -194,8 +206,11 @@ class Congestion {
     base::Duration newer_ = base::Duration::max(); ///< shortest since `halved_` ...
     base::Duration older_ = base::Duration::max(); ///< ... and of the time before
     base::Time halved_{};
-    double usual_loss_ = 0;              ///< share of bytes, smoothed
+    double usual_loss_ = 0;              ///< by chance: share of bytes, smoothed
+    double all_loss_ = 0;                ///< the same, with what queues refused
     std::uint32_t rounds_ = 0;           ///< that it was learnt from, saturating
+    std::uint32_t some_lost_ = 0;        ///< bytes of some rounds that were lost ...
+    std::uint32_t some_ = 0;             ///< ... and all of theirs; forgotten by halves
     std::uint64_t ceiling_ = 0;          ///< window when it shrank last, or less; 0 before
     std::uint64_t careful_ = 0;          ///< bytes that a round near it adds
     std::uint64_t floor_ = 0;            ///< window after it shrank last
@@ -205,12 +220,16 @@ class Congestion {
     std::uint64_t window_ = initial_window;
     std::uint64_t unasked_ = 0; ///< bytes since an acknowledgement was asked for
     base::Duration smoothed_{};
-    base::Duration shortest_{};
+    base::Duration shortest_ = base::Duration::max(); ///< round trip of all, or of the way as it is
+    base::Duration watched_shortest_ = base::Duration::max(); ///< since `watched_`
+    base::Duration watched_sum_{}; ///< the shortest of each round since then
+    std::uint32_t watched_rounds_ = 0;
     base::Duration start_trip_ = base::Duration::max(); ///< shortest of the start's rounds
     double ns_per_byte_ = 0; ///< the pace; fragments go out by the hundred between its changes
     base::Duration ahead_{}; ///< so much before its time something may go out
     base::Time next_send_{};
     base::Time asked_at_{};
+    base::Time watched_{};
     bool starting_ = true;
     bool recovering_ = false;        ///< recovered_at_ means something
     std::uint32_t recovered_at_ = 0; ///< first tx after that

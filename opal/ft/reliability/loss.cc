@@ -68,9 +68,12 @@ LossReason Sender::judge(const FragmentRecord &record, base::Time now) const noe
     }
     if (told && path.any_echo) {
         // RFC 8985: a quarter of the round trip is left to reordering; more, in proportion, once
-        // reordering was seen.
+        // reordering was seen, but not for all that a long window allows.
         const std::int64_t window = std::max<std::int64_t>(
-            path.rtt.smoothed().ns() * path.reorder_threshold / (4 * config_.reorder_threshold),
+            path.rtt.smoothed().ns() *
+                std::min(path.reorder_threshold,
+                         std::max(PathSet::most_threshold, config_.reorder_threshold)) /
+                (4 * config_.reorder_threshold),
             50'000);
         const std::uint32_t stamp = stamp_of(now);
         if (later(path.largest_acked_stamp, record.stamp, stamp) &&

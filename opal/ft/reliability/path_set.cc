@@ -52,6 +52,9 @@ void expect_anew(Path &path)
     path.rate_start = base::Time::never();
     path.rate_last = base::Time::never();
     path.rate_drained = true;
+    if (path.congestion != nullptr) {
+        path.congestion->forget_way();
+    }
 }
 
 } // namespace

@@ -162,12 +162,17 @@ class PathSet {
             ran_dry(id, now);
         }
     }
+    /// As many later transmissions do not prove a loss yet where much was overtaken. Over a path
+    /// with a congestion window, which may spray packets over ways of unlike length, an eighth of
+    /// the largest window, if that is more.
+    static constexpr std::uint32_t most_threshold = 64;
     /// Something was sent again needlessly, as a fragment was overtaken on one of those in use.
     void tolerate_more_reordering() noexcept
     {
-        paths_.each_used([](PathId, Path &path) {
+        paths_.each_used([this](PathId, Path &path) {
             path.reorder_threshold =
-                std::max(path.reorder_threshold, std::min(path.reorder_threshold * 2, 64U));
+                std::max(path.reorder_threshold,
+                         std::min(path.reorder_threshold * 2, threshold_limit(path)));
         });
     }
     /// For long nothing was (RFC 8985, 7.2).
@@ -271,6 +276,16 @@ class PathSet {
     /// then suspect, then any that is not gone. Whatever goes to a process of the same node by way
     /// of a network takes time from the cores that move it through memory faster.
     [[nodiscard]] int preference(const Path &path) const noexcept;
+    [[nodiscard]] std::uint32_t threshold_limit(const Path &path) const noexcept
+    {
+        // Where answers take as long as the least timeout, timers look like reordering.
+        if (path.congestion == nullptr || path.rtt.smoothed() >= config_.rto_min) {
+            return most_threshold;
+        }
+        const std::uint64_t bytes = std::min(config_.fragment_bytes, path.info.max_fragment_bytes);
+        return std::max(most_threshold,
+                        static_cast<std::uint32_t>(Congestion::most_window / 8 / bytes));
+    }
     void note_refusal(Path &path) noexcept
     {
         if (path.refused_tx != path.next_tx) {

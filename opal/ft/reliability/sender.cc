@@ -388,7 +388,7 @@ void Sender::sample_echo(const FragHeader &h, base::Time now)
     const base::Duration sensible = std::min(sample, config_.rto_max);
     path.rtt.sample(sensible);
     if (path.congestion != nullptr) {
-        path.congestion->on_round_trip(sensible, path.rtt.smoothed(), path.rtt.minimum());
+        path.congestion->on_round_trip(sensible, path.rtt.smoothed());
     }
 }
 

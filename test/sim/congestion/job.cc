@@ -15,10 +15,14 @@ constexpr unsigned most_in_a_run = 16;
 } // namespace
 
 Job::Job(Link &link, const Config &config, std::uint64_t window)
-    : link_(link), sender_(config, 0), receiver_(config, 1), window_(window)
+    : link_(link),
+      sender_(config, 0),
+      receiver_(config, 1),
+      fragment_(config.fragment_bytes),
+      window_(window)
 {
     PathInfo info;
-    info.max_fragment_bytes = fragment_bytes;
+    info.max_fragment_bytes = fragment_;
     info.latency = base::Duration::from_us(30);
     info.unreliable = true;
     static_cast<void>(sender_.peer.add_path(info, link.now()));
@@ -58,16 +62,16 @@ Job::Piece &Job::piece(End &end)
 void Job::fill_window()
 {
     while (to_submit_ != 0) {
-        const std::uint64_t most = std::uint64_t{fragment_bytes} * max_fragments;
+        const std::uint64_t most = std::uint64_t{fragment_} * max_fragments;
         const std::uint64_t bytes = std::min(to_submit_, most);
         if (!sender_.peer.has_room(bytes, false)) {
             return;
         }
         Piece &one = piece(sender_);
         one.vfrag.ordered = false;
-        one.vfrag.fragment_bytes = fragment_bytes;
+        one.vfrag.fragment_bytes = fragment_;
         one.vfrag.length = bytes;
-        one.vfrag.fragments = std::span(one.records).first(Vfrag::count_for(bytes, fragment_bytes));
+        one.vfrag.fragments = std::span(one.records).first(Vfrag::count_for(bytes, fragment_));
         to_submit_ -= bytes;
         sender_.peer.submit(one.vfrag, link_.now());
     }
@@ -77,7 +81,7 @@ void Job::reply()
 {
     Piece &one = piece(receiver_);
     one.vfrag.ordered = true;
-    one.vfrag.fragment_bytes = fragment_bytes;
+    one.vfrag.fragment_bytes = fragment_;
     one.vfrag.length = 1;
     one.vfrag.fragments = std::span(one.records).first(1);
     receiver_.peer.submit(one.vfrag, link_.now());
@@ -123,9 +127,10 @@ void Job::pump(End &end)
                     arrive(other, each, control);
                 };
                 if (sends) {
-                    static_cast<void>(link_.send(
-                        t.what == Transmit::What::fragment ? on_wire : control.size() + 60,
-                        arrival));
+                    static_cast<void>(link_.send(t.what == Transmit::What::fragment
+                                                     ? fragment_ + headers
+                                                     : control.size() + 60,
+                                                 arrival));
                 } else {
                     link_.send_back(arrival);
                 }

@@ -17,7 +17,10 @@ class Job {
     static constexpr std::uint32_t fragment_bytes = 1344;
     static constexpr std::uint32_t on_wire = 1500;
 
-    /// \param window bytes that are sent before a reply is waited for
+    static constexpr std::uint32_t headers = on_wire - fragment_bytes;
+
+    /// \param window bytes that are sent before a reply is waited for, in fragments as `config` has
+    /// them
     Job(Link &link, const reliability::Config &config, std::uint64_t window);
 
     void begin();
@@ -67,6 +70,7 @@ class Job {
     Link &link_;
     End sender_;
     End receiver_;
+    std::uint32_t fragment_;
     std::uint64_t window_;
     std::uint64_t to_submit_ = 0;
     std::uint64_t came_ = 0; ///< of the window

@@ -3,6 +3,7 @@
 /// when that is full or by chance, and arrive a delay later. The way back is never the bottleneck,
 /// but loses by chance, too.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <queue>
@@ -18,6 +19,7 @@ struct LinkShape {
     base::Duration delay = base::Duration::from_us(25); ///< one way
     std::uint64_t queue = 256 * 1024;                   ///< bytes that wait at most
     double loss = 0;                                    ///< by chance, each packet, either way
+    base::Duration detour{};                            ///< of every other packet on its way there
 };
 
 class Link {
@@ -42,7 +44,9 @@ class Link {
         if (unlucky()) {
             return false;
         }
-        at(free_at_ + shape_.delay, std::move(arrive));
+        const bool detour = packets_ % 2 != 0;
+        at(free_at_ + shape_.delay + (detour ? shape_.detour : base::Duration{}),
+           std::move(arrive));
         return true;
     }
     void send_back(std::function<void()> arrive)
@@ -55,6 +59,8 @@ class Link {
     {
         events_.push({when, ++order_, std::move(what)});
     }
+    /// Of what is sent from now on.
+    void set_delay(base::Duration delay) noexcept { shape_.delay = delay; }
     /// Until then, or until nothing happens any more.
     void run(base::Time end)
     {
@@ -70,6 +76,17 @@ class Link {
     [[nodiscard]] double overflow() const noexcept
     {
         return static_cast<double>(overflown_) / static_cast<double>(packets_ == 0 ? 1 : packets_);
+    }
+
+    /// The same since it was last asked for.
+    [[nodiscard]] double overflow_lately() noexcept
+    {
+        const double share =
+            static_cast<double>(overflown_ - looked_overflown_) /
+            static_cast<double>(std::max<std::uint64_t>(packets_ - looked_packets_, 1));
+        looked_packets_ = packets_;
+        looked_overflown_ = overflown_;
+        return share;
     }
 
   private:
@@ -91,6 +108,8 @@ class Link {
     std::uint64_t order_ = 0;
     std::uint64_t packets_ = 0;
     std::uint64_t overflown_ = 0;
+    std::uint64_t looked_packets_ = 0;
+    std::uint64_t looked_overflown_ = 0;
     std::priority_queue<Event> events_;
 };
 

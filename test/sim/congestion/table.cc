@@ -182,6 +182,88 @@ std::uint64_t sent_again_needlessly()
     return c.retransmitted_timeout + c.retransmitted_gap + c.retransmitted_tail;
 }
 
+ft::reliability::Config with_fragments_of(std::uint32_t bytes)
+{
+    ft::reliability::Config config;
+    config.fragment_bytes = bytes;
+    config.path_depth = 1U << 16U;
+    return config;
+}
+
+/// Many send to one, all at once, through a port or into a socket that holds so much.
+Outcome many_to_one(int senders, std::uint64_t queue)
+{
+    LinkShape shape = shallow();
+    shape.queue = queue;
+    Link link(shape, 5);
+    const ft::reliability::Config config = with_fragments_of(Job::fragment_bytes);
+    std::vector<std::unique_ptr<Job>> jobs;
+    for (int i = 0; i < senders; ++i) {
+        jobs.push_back(std::make_unique<Job>(link, config, 8 * mebi));
+        jobs.back()->begin();
+    }
+    link.run(link.now() + second / 5);
+    static_cast<void>(link.overflow_lately());
+    std::vector<double> before;
+    for (const auto &job : jobs) {
+        before.push_back(static_cast<double>(job->delivered()));
+    }
+    link.run(link.now() + second / 5);
+    double sum = 0;
+    double squares = 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        const double got = static_cast<double>(jobs[i]->delivered()) - before[i];
+        sum += got;
+        squares += got * got;
+    }
+    Outcome outcome;
+    outcome.used = sum / static_cast<double>((second / 5).ns()) / (shape.rate * usable);
+    outcome.jain = sum * sum / (senders * squares);
+    outcome.overflow = link.overflow_lately();
+    return outcome;
+}
+
+/// One sends over a way that changes. \param fragment bytes \param then its delay, from `change` on
+Outcome alone(const LinkShape &shape, std::uint32_t fragment, Duration start_up, Duration length,
+              Duration change = {}, Duration then = {})
+{
+    Link link(shape, 5);
+    const ft::reliability::Config config = with_fragments_of(fragment);
+    Job job(link, config, 8 * mebi);
+    job.begin();
+    if (change > Duration{}) {
+        link.run(link.now() + change);
+        link.set_delay(then);
+    }
+    link.run(link.now() + start_up);
+    const auto before = static_cast<double>(job.delivered());
+    link.run(link.now() + length);
+    Outcome outcome;
+    outcome.used = (static_cast<double>(job.delivered()) - before) /
+                   static_cast<double>(length.ns()) / shape.rate * (fragment + Job::headers) /
+                   fragment;
+    outcome.overflow = link.overflow();
+    return outcome;
+}
+
+/// What a change of the route, and ways of unlike length, do to it.
+LinkShape gigabit()
+{
+    LinkShape shape;
+    shape.rate = 0.125;
+    shape.queue = 256 * 1024;
+    shape.loss = 0.01;
+    return shape;
+}
+LinkShape sprayed()
+{
+    LinkShape shape;
+    shape.rate = 12.5;
+    shape.queue = 2 * mebi;
+    shape.detour = Duration::from_us(20);
+    return shape;
+}
+
 /// The default control. \return what main returns
 int keep_promises()
 {
@@ -216,6 +298,17 @@ int keep_promises()
     promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "CUBIC is shared with there", o);
     o = measure(slow(), control, Company::tcp_before, second * 40, second * 20, second / 2);
     promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "and by who comes second to it", o);
+    o = many_to_one(24, 208 * 1024);
+    promise(o.used > 0.95 && o.jain > 0.95 && o.overflow < 0.25, "24 send into a small buffer", o);
+    o = many_to_one(64, mebi);
+    promise(o.used > 0.95 && o.jain > 0.95 && o.overflow < 0.25, "64 send through one port", o);
+    o = alone(fast(0.05), 8820, second / 5, second / 2);
+    promise(o.used > 0.7, "5 % lost of jumbo frames leave most of the rate", o);
+    o = alone(gigabit(), Job::fragment_bytes, second * 25, second * 2, second,
+              Duration::from_us(600));
+    promise(o.used > 0.7, "a way that gets longer is no queue for ever", o);
+    o = alone(sprayed(), Job::fragment_bytes, second / 20, second / 20);
+    promise(o.used > 0.7, "packets sprayed over ways of unlike length are not taken for lost", o);
     const std::uint64_t again = sent_again_needlessly();
     // The timer of 2.5 ms doubles: 0, 1, 2, 3, 4 and 5 of its turns.
     tap.result(again <= 20, "a peer that stands still is sent one fragment at a time, " +

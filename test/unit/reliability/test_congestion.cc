@@ -32,7 +32,6 @@ struct Flow {
     std::uint64_t delivered = 0;
     std::uint64_t lost = 0;
     double smoothed = 0;
-    double shortest = 1e18;
     struct Sent {
         std::uint32_t tx;
         Time sent;
@@ -46,10 +45,8 @@ struct Flow {
         if (sent.arrives) {
             const auto trip = static_cast<double>((sent.acked - sent.sent).ns());
             smoothed = smoothed == 0 ? trip : smoothed + (trip - smoothed) / 8;
-            shortest = std::min(shortest, trip);
             congestion.on_round_trip(Duration::from_ns(static_cast<std::int64_t>(trip)),
-                                     Duration::from_ns(static_cast<std::int64_t>(smoothed)),
-                                     Duration::from_ns(static_cast<std::int64_t>(shortest)));
+                                     Duration::from_ns(static_cast<std::int64_t>(smoothed)));
             congestion.on_acked(packet, in_flight, sent.tx, next_tx, sent.acked);
             delivered += packet;
         } else {
@@ -196,7 +193,7 @@ std::uint64_t after_losses(std::uint32_t bytes)
         most = in_flight;
         const Duration trip = bad ? Duration::from_ms(8) : Duration::from_us(100);
         now += trip;
-        congestion.on_round_trip(trip, trip, Duration::from_us(100));
+        congestion.on_round_trip(trip, trip);
         for (std::uint32_t t = first; t != tx; ++t, in_flight -= bytes) {
             if (bad && rng.chance(0.1)) {
                 congestion.on_lost(bytes, t);
@@ -251,7 +248,7 @@ struct Queued {
         }
         const auto trip = Duration::from_ms(50);
         now += trip;
-        congestion.on_round_trip(trip, trip, trip);
+        congestion.on_round_trip(trip, trip);
         for (std::uint32_t i = 0; i < packets; ++i) {
             if (i < lost) {
                 congestion.on_lost(packet, first + i);
@@ -319,7 +316,7 @@ void who_comes_to_a_queue_starts_until_it_grows(void **)
             congestion.on_sent(packet, tx++, false, now);
         }
         now += trip;
-        congestion.on_round_trip(trip, trip, std::min(trip, Duration::from_ms(50)));
+        congestion.on_round_trip(trip, trip);
         for (std::uint64_t i = 0; i < packets; ++i) {
             congestion.on_acked(packet, (packets - i) * packet,
                                 first + static_cast<std::uint32_t>(i), tx, now);
@@ -337,6 +334,62 @@ void who_comes_to_a_queue_starts_until_it_grows(void **)
     }
     assert_true(starts && still && !congestion.starting());
     assert_true(doubled > 4 * Congestion::initial_window);
+}
+
+/// A way of 50 us for a second, then round trips as `trip` tells them for 25 s. \return whether
+/// they are taken for a queue's
+template <class Trip>
+bool taken_for_a_queue(Trip trip)
+{
+    Congestion congestion;
+    const Time start = Time::zero() + Duration::from_s(1);
+    const Time change = start + Duration::from_s(1);
+    Time now = start;
+    for (std::uint32_t tx = 0; now < change + Duration::from_s(25); ++tx) {
+        const Duration took = now < change ? Duration::from_us(50) : trip(now - change);
+        congestion.on_sent(packet, tx, true, now);
+        now += took;
+        congestion.on_round_trip(took, took);
+        congestion.on_acked(packet, packet, tx, tx + 1, now);
+        now += Duration::from_us(500);
+    }
+    return congestion.queued();
+}
+
+/// A route that changed is one way, and a queue that somebody fills and lets shrink, as CUBIC does,
+/// another, however long it stands.
+void a_way_that_got_longer_is_told_from_a_queue(void **)
+{
+    const bool changed = taken_for_a_queue(
+        [](Duration since) { return Duration::from_us(since.ns() % 7 == 0 ? 1300 : 1200); });
+    const bool filled = taken_for_a_queue([](Duration since) {
+        // 2.3 to 3.3 ms, in 6.4 s, and most of the time near the top.
+        const double left = 1 - static_cast<double>(since.ns() % 6'400'000'000) * 1e-9 / 6.4;
+        return Duration::from_us(static_cast<std::int64_t>(3300 - 1000 * left * left * left));
+    });
+    assert_false(changed);
+    assert_true(filled);
+}
+
+/// Over a path that comes back nothing is known of the way.
+void a_path_that_returns_may_be_longer(void **)
+{
+    Congestion congestion;
+    std::uint32_t tx = 0;
+    Time now = Time::zero() + Duration::from_s(1);
+    const auto round = [&](Duration took) {
+        congestion.on_sent(packet, tx, true, now);
+        now += took;
+        congestion.on_round_trip(took, took);
+        congestion.on_acked(packet, packet, tx, tx + 1, now);
+        ++tx;
+        return congestion.queued();
+    };
+    (void)round(Duration::from_us(50));
+    const bool before = round(Duration::from_us(1200));
+    congestion.forget_way();
+    const bool after = round(Duration::from_us(1200));
+    assert_true(before && !after);
 }
 
 /// What both ends sharing their cores does: in four rounds of five all answers are late.
@@ -357,7 +410,7 @@ std::uint64_t window_on_shared_cores(const Absence *absence, Absence *noted)
         if (noted != nullptr) {
             noted->note(trip, now);
         }
-        congestion.on_round_trip(trip, trip, shortest);
+        congestion.on_round_trip(trip, trip);
         std::uint64_t in_flight = std::uint64_t{count} * packet;
         for (std::uint32_t i = 0; i < count; ++i, in_flight -= packet) {
             if (round % 10 == 3 && i == count / 2) {
@@ -453,7 +506,7 @@ void the_window_keeps_its_bounds(void **)
 void it_pauses_after_a_burst_and_goes_on(void **)
 {
     Congestion congestion;
-    congestion.on_round_trip(Duration::from_ms(1), Duration::from_ms(1), Duration::from_ms(1));
+    congestion.on_round_trip(Duration::from_ms(1), Duration::from_ms(1));
     const Time now = Time::zero() + Duration::from_s(1);
     std::uint64_t sent = 0;
     while (!congestion.pausing(now) && sent < 10'000'000) {
@@ -474,13 +527,13 @@ void who_stood_still_does_not_keep_the_pace_down(void **)
     const Duration network = Duration::from_us(100);
     const Duration stopped = Duration::from_ms(5000);
     Time now = Time::from_ns(1'000'000'000'000);
-    congestion.on_round_trip(stopped, stopped, stopped);
+    congestion.on_round_trip(stopped, stopped);
     congestion.on_sent(Congestion::burst_bytes, 0, true, now);
     assert_true(congestion.pausing(now));
     assert_true(congestion.resumes() > now + Duration::from_ms(1000));
     // It goes on, and its answer takes as long as answers take.
     now += network;
-    congestion.on_round_trip(network, stopped - stopped / 8, network);
+    congestion.on_round_trip(network, stopped - stopped / 8);
     const double two_windows_a_trip = 2.0 * Congestion::initial_window /
                                       static_cast<double>((network * Congestion::far_shorter).ns());
     assert_true(congestion.pace() >= 0.99 * two_windows_a_trip);
@@ -488,7 +541,7 @@ void who_stood_still_does_not_keep_the_pace_down(void **)
                 congestion.resumes() < now + network * Congestion::far_shorter);
     // One short round trip among long ones is not far shorter.
     const double before = congestion.pace();
-    congestion.on_round_trip(network, network * 2, network);
+    congestion.on_round_trip(network, network * 2);
     assert_true(congestion.pace() > before);
     assert_true(congestion.pace() <= 1.01 * before * Congestion::far_shorter / 2);
 }
@@ -523,6 +576,8 @@ int main()
         cmocka_unit_test(a_window_that_is_half_used_does_not_grow),
         cmocka_unit_test(who_loses_room_to_another_leaves_it_more),
         cmocka_unit_test(who_comes_to_a_queue_starts_until_it_grows),
+        cmocka_unit_test(a_way_that_got_longer_is_told_from_a_queue),
+        cmocka_unit_test(a_path_that_returns_may_be_longer),
         cmocka_unit_test(who_shares_a_core_does_not_take_that_for_a_queue),
         cmocka_unit_test(an_absence_is_forgotten),
         cmocka_unit_test(a_queue_behind_a_shared_core_makes_it_shrink),
