@@ -17,7 +17,7 @@ constexpr double deviations = 3;
 /// taken for usual, either, where the window could be smaller.
 constexpr double most_usual = 0.4;
 /// Of a few packets no number is beyond that: small rounds are judged together, by about so many.
-constexpr std::uint32_t some_packets = 256;
+constexpr double some_packets = 256;
 constexpr double shrink_overrun = 0.7;
 constexpr double shrink_cubic = 0.7; ///< RFC 9438, beta
 constexpr double cubic_c = 0.4;      ///< RFC 9438, C: segments per second cubed
@@ -29,9 +29,9 @@ constexpr std::uint32_t rounds_to_learn = 16;
 constexpr double learn_less = 1.0 / 4;
 constexpr double learn_more = 1.0 / 64;
 constexpr double learn_at_least = 1.0 / 8;
-/// Packets more in the first round near the window that was too much, twice as many in the second
-/// ...
-constexpr std::uint64_t careful_step = 4;
+/// Bytes more in the first round near the window that was too much, or one packet if that is more,
+/// twice as many in the second ...
+constexpr std::uint64_t careful_step = 4 * 1400;
 /// A queue stands when no round trip of a round was shorter than the shortest of all and this, or
 /// twice the shortest. Less is what a process takes that shares its core.
 constexpr auto standing = base::Duration::from_ms(1);
@@ -45,8 +45,11 @@ constexpr auto some_queue = base::Duration::from_us(50);
 /// A way is taken to have become longer when for so long no round trip was shorter, and those of
 /// all rounds were nearly alike: by this part of what they are longer. A queue that somebody fills
 /// is not alike: even CUBIC's, which is near its full length most of the time, is shorter than that
-/// by a third or more of its least, in the mean of what it takes to shrink and come back.
+/// by a third or more of its least, in the mean of what it takes to shrink and come back; but where
+/// that is longer than the ten seconds, as with queues of milliseconds on ways of tens of Gbit/s, a
+/// piece of it may be. There are to be rounds in each part of that time.
 constexpr auto longer_way = base::Duration::from_s(10);
+constexpr unsigned watched_in = 8;
 constexpr std::int64_t alike = 8;
 /// A process that shares its core, or whose peer does, runs at the same time as that peer once in
 /// so many absences, and then round trips are the network's. No longer than what senders that do
@@ -162,26 +165,24 @@ bool Congestion::answered_for(std::uint32_t tx) const noexcept
     return recovering_ && tx_diff(tx, recovered_at_) < 0;
 }
 
-bool Congestion::far_above_usual(std::uint64_t lost, std::uint64_t all) const noexcept
+bool Congestion::far_above_usual(double lost, double count) const noexcept
 {
-    if (lost == 0) {
+    if (lost <= 0) {
         return false;
     }
-    const double count = static_cast<double>(all) / round_.packet;
     const double usual = std::max(usual_loss_, much_loss / 2);
     const double above = std::max(much_loss / 2, usual * (1 - usual));
-    return static_cast<double>(lost) / round_.packet >
-           count * std::min(usual + above, most_usual) +
-               deviations * std::sqrt(count * usual * (1 - usual));
+    return lost > count * std::min(usual + above, most_usual) +
+                      deviations * std::sqrt(count * usual * (1 - usual));
 }
 
 bool Congestion::overrun() const noexcept
 {
-    return far_above_usual(round_.lost, round_.lost + round_.acked) ||
+    return far_above_usual(packets(round_.lost), packets(round_.lost + round_.acked)) ||
            far_above_usual(some_lost_, some_);
 }
 
-void Congestion::learn_usual_loss() noexcept
+void Congestion::learn_usual_loss(base::Duration trip) noexcept
 {
     if (round_.lost == 0 && all_loss_ == 0 && rounds_ == rounds_to_learn) {
         return; // nothing to learn, and a round of a short message and its answer is as short
@@ -191,17 +192,19 @@ void Congestion::learn_usual_loss() noexcept
         static_cast<double>(std::max<std::uint64_t>(round_.lost + round_.acked, 1));
     const bool least = window_ <= least_window;
     const double more = least ? learn_at_least : learn_more;
-    const double first = rounds_ < rounds_to_learn ? 1.0 / ++rounds_ : 0;
-    const auto learn = [&](double &loss, double weight) {
-        loss += (share - loss) * std::max(weight, first);
+    // The first ones count alike.
+    const auto learn = [share](double &loss, std::uint32_t &rounds, double weight) {
+        rounds += rounds < rounds_to_learn ? 1 : 0;
+        loss +=
+            (share - loss) * (rounds < rounds_to_learn ? std::max(weight, 1.0 / rounds) : weight);
     };
-    learn(all_loss_, share < all_loss_ ? learn_less : more);
-    const bool behind_queue = round_.shortest != base::Duration::max() &&
-                              round_.shortest > way() + std::max(way(), some_queue);
+    learn(all_loss_, rounds_, share < all_loss_ ? learn_less : more);
+    const bool behind_queue =
+        trip != base::Duration::max() && trip > way() + std::max(way(), some_queue);
     if (share < usual_loss_) {
-        learn(usual_loss_, least ? learn_at_least : learn_less);
+        learn(usual_loss_, usual_rounds_, least ? learn_at_least : learn_less);
     } else if (!behind_queue && (share <= most_usual || least)) {
-        learn(usual_loss_, more);
+        learn(usual_loss_, usual_rounds_, more);
     }
 }
 
@@ -228,6 +231,7 @@ void Congestion::shrink(double factor, base::Time now) noexcept
     reno_window_ = static_cast<double>(window_);
     epoch_ = now;
     careful_ = 0;
+    some_ = some_lost_ = 0; // answered for
     starting_ = false;
     ++congestion_events_;
     recovering_ = true;
@@ -252,7 +256,7 @@ void Congestion::grow_by_chance() noexcept
     // sums: jobs that all grow by a share never become equal.
     std::uint64_t step = window_ / 16;
     if (ceiling_ != 0 && window_ >= ceiling_ - ceiling_ / 8) {
-        careful_ += careful_step * round_.packet;
+        careful_ += std::max<std::uint64_t>(careful_step, round_.packet);
         step = std::min(step, careful_);
     }
     window_ += step;
@@ -310,13 +314,15 @@ void Congestion::forget_way() noexcept
     watched_shortest_ = base::Duration::max();
     watched_sum_ = base::Duration::zero();
     watched_rounds_ = 0;
+    watched_parts_ = 0;
     watched_ = base::Time{};
+    some_ = some_lost_ = 0;
 }
 
 void Congestion::watch_way(base::Time now) noexcept
 {
     if (now - watched_ > longer_way) {
-        if (watched_rounds_ != 0 && watched_ != base::Time{}) {
+        if (watched_parts_ == (1U << watched_in) - 1) {
             const base::Duration mean = watched_sum_ / watched_rounds_;
             const base::Duration longer = watched_shortest_ - shortest_;
             if (mean - watched_shortest_ < longer / alike) {
@@ -326,9 +332,13 @@ void Congestion::watch_way(base::Time now) noexcept
         watched_shortest_ = base::Duration::max();
         watched_sum_ = base::Duration::zero();
         watched_rounds_ = 0;
+        watched_parts_ = 0;
         watched_ = now;
     }
     if (round_.shortest != base::Duration::max()) {
+        const std::int64_t part = (now - watched_).ns() * watched_in / longer_way.ns();
+        watched_parts_ |=
+            static_cast<std::uint8_t>(1U << std::clamp<std::int64_t>(part, 0, watched_in - 1));
         watched_shortest_ = std::min(watched_shortest_, round_.shortest);
         watched_sum_ += round_.shortest;
         ++watched_rounds_;
@@ -344,13 +354,13 @@ void Congestion::end_round(base::Time now) noexcept
     const bool same_ahead = queued_ == queue;
     const std::uint64_t before = window_;
     queued_ = queue;
-    some_lost_ += static_cast<std::uint32_t>(round_.lost);
-    some_ += static_cast<std::uint32_t>(round_.lost + round_.acked);
+    some_lost_ += packets(round_.lost);
+    some_ += packets(round_.lost + round_.acked);
     const bool overran = overrun();
-    for (; some_ > some_packets * round_.packet; some_ /= 2) {
+    for (; some_ > some_packets; some_ /= 2) {
         some_lost_ /= 2;
     }
-    learn_usual_loss();
+    learn_usual_loss(trip);
     if (starting_) {
         watch_start();
     }
@@ -367,7 +377,6 @@ void Congestion::end_round(base::Time now) noexcept
         }
     } else if (overran) {
         shrink(shrink_overrun, now);
-        some_ = some_lost_ = 0;
     } else if (!starting_ && round_.limited) {
         grow_by_chance();
     }

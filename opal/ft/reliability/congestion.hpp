@@ -171,9 +171,15 @@ class Congestion {
     [[nodiscard]] base::Duration way() const noexcept;
     /// Far more was lost in the round, or in some small ones together, than usually is.
     [[nodiscard]] bool overrun() const noexcept;
-    /// \param lost \param all bytes
-    [[nodiscard]] bool far_above_usual(std::uint64_t lost, std::uint64_t all) const noexcept;
-    void learn_usual_loss() noexcept;
+    /// \param lost of so many packets
+    [[nodiscard]] bool far_above_usual(double lost, double count) const noexcept;
+    /// Of this round's size.
+    [[nodiscard]] double packets(std::uint64_t bytes) const noexcept
+    {
+        return static_cast<double>(bytes) / round_.packet;
+    }
+    /// \param trip the shortest lately
+    void learn_usual_loss(base::Duration trip) noexcept;
     /// Ends the start where round trips grow from round to round (RFC 9406).
     void watch_start() noexcept;
     /// Shrinks, and remembers from where.
@@ -208,9 +214,10 @@ class Congestion {
     base::Time halved_{};
     double usual_loss_ = 0;              ///< by chance: share of bytes, smoothed
     double all_loss_ = 0;                ///< the same, with what queues refused
-    std::uint32_t rounds_ = 0;           ///< that it was learnt from, saturating
-    std::uint32_t some_lost_ = 0;        ///< bytes of some rounds that were lost ...
-    std::uint32_t some_ = 0;             ///< ... and all of theirs; forgotten by halves
+    std::uint32_t rounds_ = 0;           ///< that this was learnt from, saturating
+    std::uint32_t usual_rounds_ = 0;     ///< and the usual one
+    double some_lost_ = 0;               ///< packets of some rounds that were lost ...
+    double some_ = 0;                    ///< ... and all of theirs; forgotten by halves
     std::uint64_t ceiling_ = 0;          ///< window when it shrank last, or less; 0 before
     std::uint64_t careful_ = 0;          ///< bytes that a round near it adds
     std::uint64_t floor_ = 0;            ///< window after it shrank last
@@ -224,6 +231,7 @@ class Congestion {
     base::Duration watched_shortest_ = base::Duration::max(); ///< since `watched_`
     base::Duration watched_sum_{}; ///< the shortest of each round since then
     std::uint32_t watched_rounds_ = 0;
+    std::uint8_t watched_parts_ = 0;                    ///< of the time, in which there were any
     base::Duration start_trip_ = base::Duration::max(); ///< shortest of the start's rounds
     double ns_per_byte_ = 0; ///< the pace; fragments go out by the hundred between its changes
     base::Duration ahead_{}; ///< so much before its time something may go out
