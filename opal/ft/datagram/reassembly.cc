@@ -41,7 +41,9 @@ Reassembly::Unfinished &Reassembly::begin(const Header &header)
 {
     make_room(header);
     ByAge one;
-    if (spare_.empty()) {
+    // A small one that may stay for long does not keep a large one's memory.
+    if (spare_.empty() || spare_.front().bytes.capacity() > 2 * std::size_t{header.total}) {
+        spare_.clear();
         one.emplace_back();
     } else {
         one.splice(one.begin(), spare_);
