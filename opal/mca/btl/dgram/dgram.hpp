@@ -189,7 +189,6 @@ class Module final : public mca_btl_base_module_t, private Sink {
     mca_btl_base_segment_t incoming_segment_{};
     mca_btl_base_descriptor_t incoming_{}; ///< its other fields are cleared once
     unsigned passes_ = 0;                  ///< since it was last looked after
-    unsigned idle_ = 0;                    ///< passes in a row that found nothing
 };
 
 /// What a peer published.

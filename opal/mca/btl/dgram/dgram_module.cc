@@ -1,7 +1,5 @@
 #include "opal/mca/btl/dgram/dgram.hpp"
 
-#include <sched.h>
-
 #include <cinttypes>
 #include <utility>
 
@@ -16,8 +14,6 @@ namespace ft::dgram {
 namespace {
 
 constexpr std::size_t small_bytes = btl::FragmentPools<Fragment>::small_bytes;
-/// Passes that find nothing, of 0.2 to 0.5 us each, before the core is offered to others.
-constexpr unsigned passes_per_yield = 32;
 /// A clock is read, and sizes and sends are looked after, every so many calls of progress.
 constexpr unsigned passes_per_look = 32;
 constexpr base::Duration look_interval = base::Duration::from_ms(10);
@@ -304,14 +300,6 @@ int Module::progress() noexcept
         return 0; // a receiver's callback has come here
     }
     const int received = transport_->receive(*this);
-    // Who comes by datagrams is acknowledged by processes, not by a kernel: one that waits and
-    // keeps its core from them makes them time out and send again. The runtime yields only where it
-    // knows that there are more processes than cores, not for what else a host has to run.
-    idle_ = received == 0 ? idle_ + 1 : 0;
-    if (OPAL_UNLIKELY(idle_ >= passes_per_yield)) {
-        idle_ = 0;
-        sched_yield();
-    }
     const bool looks = ++passes_ >= passes_per_look;
     if (OPAL_UNLIKELY(looks)) {
         passes_ = 0;
