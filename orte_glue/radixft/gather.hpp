@@ -69,6 +69,8 @@ class Gather {
     std::vector<Done> take_done() { return std::exchange(done_, {}); }
     /// How many collectives of this signature this daemon has completed.
     std::uint32_t completed(const Bytes &signature) const;
+    /// This daemon's ranks have come to a collective that is not released.
+    bool waits() const { return !pending_.empty(); }
     /// Collectives that wait for somebody, at this daemon as root.
     std::size_t open() const { return collecting_.size(); }
 

@@ -45,7 +45,8 @@ void Introductions::tick(const std::set<NodeId> &newcomers, std::span<const Node
         return;
     }
     std::vector<NodeId> now;
-    for (auto it = newcomers.upper_bound(last_); now.size() < std::min(most, newcomers.size());) {
+    const std::size_t turns = std::min(std::max(most, newcomers.size() / part), newcomers.size());
+    for (auto it = newcomers.upper_bound(last_); now.size() < turns;) {
         it = it == newcomers.end() ? newcomers.begin() : it;
         now.push_back(*it++);
     }

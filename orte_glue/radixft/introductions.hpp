@@ -32,8 +32,10 @@ Contacts decode_contacts(base::WireReader &in);
 
 class Introductions {
   public:
-    /// So many newcomers have their turn in a tick.
+    /// So many newcomers have their turn in a tick, or this part of all if that is more: they need
+    /// two turns each, and all of them have errmgr_radixft_launch_wait for it.
     static constexpr std::size_t most = 64;
+    static constexpr std::size_t part = 32;
 
     struct Ways {
         /// Where a daemon is; empty when that is not known.

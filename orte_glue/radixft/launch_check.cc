@@ -73,8 +73,9 @@ void Daemon::check_mpirun(base::Time now)
         return;
     }
     looked_for_mpirun_at_ = now;
-    if (keyless_) {
-        // One that knows of radixft has said by now that its launcher hands no key on.
+    if (keyless_ && gather_->waits()) {
+        // Nobody will answer the ranks here. Programs that are none of MPI's do not need that. An
+        // mpirun that knows of radixft has said by now that its launcher hands no key on.
         orte_show_help("help-errmgr-radixft.txt", "other-mpirun", true, orte_process_info.nodename,
                        wait);
         leave_without_mpirun();

@@ -209,22 +209,25 @@ detector::SelfCheckConfig Parameters::self_check() const
 
 void hand_on_parameters() noexcept
 {
-    setenv("OMPI_MCA_errmgr", "radixft", 1);
-    const auto hand_on = [](const char *name, const auto &text) {
-        const int index = mca_base_var_find("orte", "errmgr", "radixft", name);
+    // What stands in a file of overrides stands there on all hosts, or is warned of by the runtime.
+    const auto hand_on = [](const char *component, const char *name, const auto &text) {
+        const int index = mca_base_var_find("orte", "errmgr", component, name);
         mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
         if (index >= 0 &&
             mca_base_var_get_value(index, nullptr, &source, nullptr) == OPAL_SUCCESS &&
-            (source == MCA_BASE_VAR_SOURCE_FILE || source == MCA_BASE_VAR_SOURCE_OVERRIDE)) {
-            setenv((std::string("OMPI_MCA_errmgr_radixft_") + name).c_str(), text().c_str(), 1);
+            source == MCA_BASE_VAR_SOURCE_FILE) {
+            const std::string full = name == nullptr ? "" : std::string("_radixft_") + name;
+            setenv(("OMPI_MCA_errmgr" + full).c_str(), text().c_str(), 1);
         }
     };
     const Parameters &p = parameters();
+    hand_on(nullptr, nullptr, [] { return std::string("radixft"); });
     for (const Entry &e : table) {
-        hand_on(e.name, [&] { return std::to_string(p.*e.value); });
+        hand_on("radixft", e.name, [&] { return std::to_string(p.*e.value); });
     }
     for (const Folder &f : folders) {
-        hand_on(f.name, [&] { return std::string(p.*f.value == nullptr ? "" : p.*f.value); });
+        hand_on("radixft", f.name,
+                [&] { return std::string(p.*f.value == nullptr ? "" : p.*f.value); });
     }
 }
 

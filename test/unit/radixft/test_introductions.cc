@@ -114,6 +114,16 @@ void many_cost_no_more_in_a_tick_and_all_have_their_turn(void **)
     assert_true(most_bytes <= few.bytes + few.bytes / 8); // longer numbers
 }
 
+/// Two turns each within the time that they have, however many they are.
+void very_many_are_not_late(void **)
+{
+    World world(1, 100 * Introductions::most);
+    for (unsigned i = 0; i < 2 * Introductions::part; ++i) {
+        world.tick();
+    }
+    assert_true(world.complete(2));
+}
+
 void a_tick_costs_in_proportion_to_the_members(void **)
 {
     World small(128, 128);
@@ -188,6 +198,7 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_few_have_their_turn_in_each_tick),
         cmocka_unit_test(many_cost_no_more_in_a_tick_and_all_have_their_turn),
+        cmocka_unit_test(very_many_are_not_late),
         cmocka_unit_test(a_tick_costs_in_proportion_to_the_members),
         cmocka_unit_test(who_has_joined_takes_no_turn_from_the_others),
         cmocka_unit_test(of_one_whose_place_is_not_known_the_members_are_not_told),
