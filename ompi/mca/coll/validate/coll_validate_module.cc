@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <dlfcn.h>
 
@@ -144,18 +144,26 @@ int barrier_init(ompi_communicator_t *comm, ompi_info_t *info, ompi_request_t **
 
 /// Whether the collectives of this module are made of the PML's messages, waited for by Open MPI's
 /// functions on requests, and give back what those did. The module does not say of which component
-/// it is; the file of its functions does.
-bool gives_errors_back(const mca_coll_base_module_t *module)
+/// it is; the file of its functions does. \param known modules' functions of which that is known
+bool gives_errors_back(const mca_coll_base_module_t *module,
+                       std::vector<mca_coll_base_module_enable_1_1_0_fn_t> &known)
 {
+    const auto enable = module->coll_module_enable;
+    if (std::find(known.begin(), known.end(), enable) != known.end()) {
+        return true;
+    }
     Dl_info where{};
-    if (dladdr(reinterpret_cast<void *>(module->coll_module_enable), &where) == 0) {
+    if (dladdr(reinterpret_cast<void *>(enable), &where) == 0) {
         return false;
     }
     const std::string_view file(where.dli_fname);
-    constexpr std::string_view names[] = {"basic", "inter", "libnbc", "self", "tuned"};
-    return std::any_of(std::begin(names), std::end(names), [file](std::string_view name) {
-        return file.ends_with("/mca_coll_" + std::string(name) + ".so");
-    });
+    for (const char *name : {"basic", "inter", "libnbc", "self", "tuned"}) {
+        if (file.ends_with(std::string("/mca_coll_") + name + ".so")) {
+            known.push_back(enable);
+            return true;
+        }
+    }
+    return false;
 }
 
 } // namespace
@@ -200,9 +208,10 @@ try {
     module.record->collectives = &module;
     module.record->divert = [](void *its) { static_cast<Module *>(its)->divert(); };
     bool trusted = true;
+    std::vector<mca_coll_base_module_enable_1_1_0_fn_t> known; // a few for all the functions
 #define FT_LOOK_AT(name)                                                                           \
-    trusted = trusted &&                                                                           \
-              (table.coll_##name == nullptr || gives_errors_back(table.coll_##name##_module));
+    trusted = trusted && (table.coll_##name == nullptr ||                                          \
+                          gives_errors_back(table.coll_##name##_module, known));
     FT_FOR_EACH_COLLECTIVE(FT_LOOK_AT)
 #undef FT_LOOK_AT
     if (!trusted || module.record->mode() != Mode::stock) {
