@@ -192,19 +192,17 @@ void Congestion::learn_usual_loss(base::Duration trip) noexcept
         static_cast<double>(std::max<std::uint64_t>(round_.lost + round_.acked, 1));
     const bool least = window_ <= least_window;
     const double more = least ? learn_at_least : learn_more;
-    // The first ones count alike.
-    const auto learn = [share](double &loss, std::uint32_t &rounds, double weight) {
-        rounds += rounds < rounds_to_learn ? 1 : 0;
-        loss +=
-            (share - loss) * (rounds < rounds_to_learn ? std::max(weight, 1.0 / rounds) : weight);
+    const double first = rounds_ < rounds_to_learn ? 1.0 / ++rounds_ : 0; // those count alike
+    const auto learn = [&](double &loss, double weight) {
+        loss += (share - loss) * std::max(weight, first);
     };
-    learn(all_loss_, rounds_, share < all_loss_ ? learn_less : more);
+    learn(all_loss_, share < all_loss_ ? learn_less : more);
     const bool behind_queue =
         trip != base::Duration::max() && trip > way() + std::max(way(), some_queue);
     if (share < usual_loss_) {
-        learn(usual_loss_, usual_rounds_, least ? learn_at_least : learn_less);
+        learn(usual_loss_, least ? learn_at_least : learn_less);
     } else if (!behind_queue && (share <= most_usual || least)) {
-        learn(usual_loss_, usual_rounds_, more);
+        learn(usual_loss_, more);
     }
 }
 

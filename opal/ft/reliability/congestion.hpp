@@ -214,8 +214,7 @@ class Congestion {
     base::Time halved_{};
     double usual_loss_ = 0;              ///< by chance: share of bytes, smoothed
     double all_loss_ = 0;                ///< the same, with what queues refused
-    std::uint32_t rounds_ = 0;           ///< that this was learnt from, saturating
-    std::uint32_t usual_rounds_ = 0;     ///< and the usual one
+    std::uint32_t rounds_ = 0;           ///< that they were learnt from, saturating
     double some_lost_ = 0;               ///< packets of some rounds that were lost ...
     double some_ = 0;                    ///< ... and all of theirs; forgotten by halves
     std::uint64_t ceiling_ = 0;          ///< window when it shrank last, or less; 0 before

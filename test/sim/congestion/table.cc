@@ -191,7 +191,8 @@ ft::reliability::Config with_fragments_of(std::uint32_t bytes)
 }
 
 /// Many send to one, all at once, through a port or into a socket that holds so much.
-Outcome many_to_one(int senders, std::uint64_t queue)
+/// \param after what begins then is measured
+Outcome many_to_one(int senders, std::uint64_t queue, Duration after = second / 5)
 {
     LinkShape shape = shallow();
     shape.queue = queue;
@@ -202,7 +203,7 @@ Outcome many_to_one(int senders, std::uint64_t queue)
         jobs.push_back(std::make_unique<Job>(link, config, 8 * mebi));
         jobs.back()->begin();
     }
-    link.run(link.now() + second / 5);
+    link.run(link.now() + after);
     static_cast<void>(link.overflow_lately());
     std::vector<double> before;
     for (const auto &job : jobs) {
@@ -300,6 +301,10 @@ int keep_promises()
     promise(o.used > 0.95 && o.share > 0.3 && o.share < 0.7, "and by who comes second to it", o);
     o = many_to_one(24, 208 * 1024);
     promise(o.used > 0.95 && o.jain > 0.95 && o.overflow < 0.25, "24 send into a small buffer", o);
+    // More than it holds of the least windows.
+    o = many_to_one(64, 208 * 1024, second * 3 / 5);
+    promise(o.used > 0.95 && o.jain > 0.95 && o.overflow < 0.6, "64 send there, and nobody starves",
+            o);
     o = many_to_one(64, mebi);
     promise(o.used > 0.95 && o.jain > 0.95 && o.overflow < 0.25, "64 send through one port", o);
     o = alone(fast(0.05), 8820, second / 5, second / 2);
