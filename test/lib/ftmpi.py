@@ -19,6 +19,7 @@ from fttap import Skip, check, comment
 TOP = os.environ["FT_TOP"]
 sys.path.insert(0, os.path.join(TOP, "test", "harness"))
 
+import ftlines  # noqa: E402
 import segments  # noqa: E402
 
 BUILD = os.environ["FT_BUILD"]
@@ -140,7 +141,7 @@ class Result:
 def sums(output, who):
     """The counters that `who` printed for each rank, added up; {} when it printed none."""
     total = {}
-    for line in re.findall(rf"^{who}\[rank \d+\]: (.*)$", output, re.MULTILINE):
+    for line in re.findall(rf"{who}\[rank \d+\]: (.*)$", output, re.MULTILINE):
         for name, value in re.findall(r"(\w+)=(\d+)", line):
             total[name] = total.get(name, 0) + int(value)
     return total
@@ -166,13 +167,13 @@ def command_for(network, pml, parameters, program, ranks=2):
     return command
 
 
-def wait(process, deadline, look, every):
+def wait(process, lines, deadline, look, every):
     """What it printed until its end, and None; or None, and what `look` saw when it was late."""
     end = time.monotonic() + deadline
     while True:
         left = end - time.monotonic()
         try:
-            return process.communicate(timeout=max(0, min(left, every or left)))[0], None
+            return lines.until_the_end(max(0, min(left, every or left))), None
         except subprocess.TimeoutExpired:
             late = time.monotonic() >= end
             seen = look([pid for pid in descendants(process.pid) if is_rank(pid)]) if look else None
@@ -203,9 +204,10 @@ def run(command, deadline, show_stacks=False, look=None, every=None):
     where = ""
     mark = f"{os.getpid()}.{next(_numbers)}"
     with surroundings() as env, \
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             errors="replace", start_new_session=True, env={**env, "FT_RUN": mark}) as process:
-        output, seen = wait(process, deadline, look, every)
+            subprocess.Popen(command, **ftlines.PIPES, start_new_session=True,
+                             env={**env, "FT_RUN": mark}) as process:
+        lines = ftlines.Lines(process)
+        output, seen = wait(process, lines, deadline, look, every)
         if output is None:
             late = True
             seconds = time.monotonic() - start
@@ -216,11 +218,11 @@ def run(command, deadline, show_stacks=False, look=None, every=None):
             finally:
                 process.terminate()  # mpirun ends its ranks
                 try:
-                    output, _ = process.communicate(timeout=10)
+                    output = lines.until_the_end(10)
                 except subprocess.TimeoutExpired:
                     for pid in [process.pid] + below:
                         end(pid)
-                    output, _ = process.communicate(timeout=10)
+                    output = lines.until_the_end(10)
                 segments.remove(left_behind)
     if not late:
         seconds = time.monotonic() - start

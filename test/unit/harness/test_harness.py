@@ -16,6 +16,7 @@ sys.path[:0] = [os.path.join(TOP, "test", part) for part in ("harness", "lib", "
 
 import cores  # noqa: E402
 import ftcluster  # noqa: E402
+import ftlines  # noqa: E402
 import manifest  # noqa: E402
 import paired  # noqa: E402
 import parts  # noqa: E402
@@ -152,6 +153,27 @@ def what_is_left_behind_is_found_and_ended():
 def output_is_merged_by_whole_lines():
     outcome = outcome_of("echo 1..1; printf 'ok 1 '; echo between >&2; echo '- one'; printf tail")
     return outcome["tap"] == ["1..1", "ok 1 - one"] and outcome["tail"][-1] == "tail"
+
+
+def a_run_reads_both_outputs_by_whole_lines():
+    script = """
+        printf 'an error, ' >&2
+        printf 'call 4\\r\\n'
+        read -r _
+        echo 'to its end' >&2
+        printf 'a last word'
+    """
+    with subprocess.Popen(["bash", "-c", script], stdin=subprocess.PIPE, **ftlines.PIPES) as process:
+        lines = ftlines.Lines(process)
+        while b"call 4" not in lines.whole:
+            try:
+                return lines.until_the_end(0.01) and False  # it waits for a word
+            except subprocess.TimeoutExpired:
+                pass
+        process.stdin.write(b"on\n")
+        process.stdin.close()
+        text = lines.until_the_end(10)
+    return text in ("call 4\nan error, to its end\na last word\n", "call 4\na last word\nan error, to its end\n")
 
 
 def each_test_has_a_folder_of_its_own():
@@ -316,7 +338,8 @@ CASES = [
     a_good_test_passes, a_failed_case_is_seen, bad_tap_is_a_problem, a_skip_of_everything_says_why,
     a_crash_is_seen, the_deadline_holds_for_all_descendants,
     shared_memory_of_what_is_ended_goes_too, where_it_stood_is_told,
-    what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines, each_test_has_a_folder_of_its_own,
+    what_is_left_behind_is_found_and_ended, output_is_merged_by_whole_lines,
+    a_run_reads_both_outputs_by_whole_lines, each_test_has_a_folder_of_its_own,
     a_missing_program_is_explained, timing_sensitive_tests_run_alone, manifests_are_checked,
     the_time_of_every_part_is_added_up, a_part_over_its_time_is_marked,
     rounds_go_on_until_there_are_enough_pairs, a_command_leaves_no_descriptor_behind,
