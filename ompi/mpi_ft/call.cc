@@ -233,15 +233,24 @@ Value agree_now(Record &record, const Brought &brought, Attempt *attempt)
     return std::move(outcome.value);
 }
 
+Value recover_now(Record &record, const Brought &brought)
+{
+    Value value;
+    do {
+        value = agree_now(record, brought);
+    } while ((value.flags & all_recover) == 0);
+    return value;
+}
+
 namespace {
 
 /// What a call does before and after each of the agreements that it takes. The lock is held.
 class Attempts {
   public:
-    Attempts(Record &record, bool well, Semantics semantics,
+    Attempts(Record &record, Purpose purpose, Semantics semantics,
              std::function<std::size_t(const Value &)> needed)
         : record_(record),
-          well_(well),
+          purpose_(purpose),
           semantics_(semantics),
           needed_(std::move(needed)),
           first_(record.window())
@@ -253,12 +262,20 @@ class Attempts {
         offer_.emplace(agreed.window);
         Brought brought;
         brought.semantics = semantics_;
-        brought.flags = offer_->mask() | (well_ ? all_well : 0);
+        brought.flags = purpose_ == Purpose::recover
+                            ? recovering(offer_->mask())
+                            : making(purpose_ == Purpose::make, offer_->mask());
         return brought;
     }
     /// \return whether no other takes place
     bool end(const Value &value)
     {
+        mixed_ = (value.flags & (all_make | all_recover)) == 0;
+        if (mixed_ && purpose_ == Purpose::recover) {
+            offer_.reset();
+            attempt = {}; // of the next call: as if this one had not been
+            return false;
+        }
         const std::size_t wanted = needed_(value);
         agreed.value = value;
         agreed.contexts = offer_->take(value.flags, wanted);
@@ -269,27 +286,36 @@ class Attempts {
         }
         return agreed.enough || ++attempt.number == window_count();
     }
+    /// Behind one that waited and is over. Not where some were making and some recovering: those
+    /// who recover go on in the next agreement from where they began.
+    void settle()
+    {
+        if (!mixed_) {
+            record_.settle_window();
+        }
+    }
     Attempt attempt;
     Agreed agreed;
 
   private:
     Record &record_;
-    bool well_;
+    Purpose purpose_;
     Semantics semantics_;
     std::function<std::size_t(const Value &)> needed_;
     std::uint32_t first_;
+    bool mixed_ = false;
     std::optional<Offer> offer_;
 };
 
 } // namespace
 
-Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
+Agreed agree_with_contexts(Record &record, Purpose purpose, Semantics semantics,
                            const std::function<std::size_t(const Value &)> &needed)
 {
     std::optional<Attempts> attempts;
     {
         const Lock lock;
-        attempts.emplace(record, well, semantics, needed);
+        attempts.emplace(record, purpose, semantics, needed);
     }
     while (true) {
         Brought brought;
@@ -300,7 +326,7 @@ Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
         const Value value = agree_now(record, brought, &attempts->attempt);
         const Lock lock;
         if (attempts->end(value)) {
-            record.settle_window();
+            attempts->settle();
             return attempts->agreed;
         }
     }
@@ -323,40 +349,34 @@ void go_on(Record &record, const std::shared_ptr<Attempts> &attempts,
 
 } // namespace
 
-void agree_with_contexts_later(Record &record, bool well, Semantics semantics,
+void agree_with_contexts_later(Record &record, Purpose purpose, Semantics semantics,
                                std::function<std::size_t(const Value &)> needed,
                                std::function<void(const Agreed &)> then)
 {
-    const auto attempts = std::make_shared<Attempts>(record, well, semantics, std::move(needed));
+    const auto attempts = std::make_shared<Attempts>(record, purpose, semantics, std::move(needed));
     go_on(record, attempts, std::move(then));
 }
 
-int group_of(const Record &record, const RankSet &members, MPI_Group *group) noexcept
+int group_of(const Record &record, const std::vector<Rank> &members, MPI_Group *group) noexcept
 try {
     ompi_communicator_t *const comm = record.communicator();
-    std::vector<int> remote = record.ranks_in(members);
-    ompi_group_t *failed = nullptr;
-    int rc = ompi_group_incl(comm->c_remote_group, static_cast<int>(remote.size()), remote.data(),
-                             &failed);
-    if (rc == OMPI_SUCCESS && record.inter()) {
-        std::vector<int> local;
-        for (int rank = 0; rank < ompi_comm_size(comm); ++rank) {
-            if (members.contains(record.local_member(rank))) {
-                local.push_back(rank);
-            }
-        }
-        ompi_group_t *own = nullptr;
-        ompi_group_t *both = nullptr;
-        rc = ompi_group_incl(comm->c_local_group, static_cast<int>(local.size()), local.data(),
-                             &own);
-        if (rc == OMPI_SUCCESS) {
-            rc = ompi_group_union(failed, own, &both);
-            ompi_group_free(&own);
-        }
-        ompi_group_free(&failed);
-        failed = both;
+    std::vector<int> places; // among the remote group and, behind it, the own one
+    for (const Rank member : members) {
+        const Rank rank = member - record.member(0);
+        places.push_back(static_cast<int>(
+            rank < record.ranks() ? rank : record.ranks() + member - record.local_member(0)));
     }
-    *group = failed;
+    ompi_group_t *all = comm->c_remote_group;
+    if (record.inter()) {
+        const int rc = ompi_group_union(comm->c_remote_group, comm->c_local_group, &all);
+        if (rc != OMPI_SUCCESS) {
+            return rc;
+        }
+    }
+    const int rc = ompi_group_incl(all, static_cast<int>(places.size()), places.data(), group);
+    if (record.inter()) {
+        ompi_group_free(&all);
+    }
     return rc;
 } catch (...) {
     return MPI_ERR_NO_MEM;

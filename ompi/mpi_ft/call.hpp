@@ -54,6 +54,27 @@ void catch_up();
 /// Agrees and waits. Without the lock held. \param attempt as of Record::agree
 Value agree_now(Record &record, const Brought &brought, Attempt *attempt = nullptr);
 
+/// The same for a call that comes after a failure: agrees again when others were making a
+/// communicator (contexts.hpp).
+Value recover_now(Record &record, const Brought &brought);
+/// What such a call brings.
+constexpr std::uint64_t recovering(std::uint64_t flags)
+{
+    return (flags & all_ids) | all_recover | unrevoked;
+}
+/// What a call brings that makes a communicator.
+constexpr std::uint64_t making(bool well, std::uint64_t flags = 0)
+{
+    return (flags & all_ids) | all_make | unrevoked | (well ? all_well : 0);
+}
+
+/// What agrees with context ids.
+enum class Purpose : std::uint8_t {
+    make,    ///< a communicator, and all is well here
+    give_up, ///< the same, and all is not well
+    recover,
+};
+
 /// Agrees, with as many tries as it takes to find context ids that are free everywhere; whether all
 /// is well is part of the agreement.
 struct Agreed {
@@ -63,11 +84,11 @@ struct Agreed {
     std::uint32_t window = 0;            ///< in which they were found
 };
 /// \param needed how many context ids a value asks for; the same answer everywhere
-Agreed agree_with_contexts(Record &record, bool well, Semantics semantics,
+Agreed agree_with_contexts(Record &record, Purpose purpose, Semantics semantics,
                            const std::function<std::size_t(const Value &)> &needed);
 /// The same without waiting. The service's lock is held, and again while `needed` and `then` are
 /// called.
-void agree_with_contexts_later(Record &record, bool well, Semantics semantics,
+void agree_with_contexts_later(Record &record, Purpose purpose, Semantics semantics,
                                std::function<std::size_t(const Value &)> needed,
                                std::function<void(const Agreed &)> then);
 
@@ -88,7 +109,7 @@ int guarded(ompi_communicator_t *comm, const char *function, Body body) noexcept
     return error == MPI_SUCCESS ? MPI_SUCCESS : raise(comm, error, function);
 }
 
-/// A group of these members.
-int group_of(const Record &record, const RankSet &members, MPI_Group *group) noexcept;
+/// A group of these members, in this order.
+int group_of(const Record &record, const std::vector<Rank> &members, MPI_Group *group) noexcept;
 
 } // namespace ft::validate

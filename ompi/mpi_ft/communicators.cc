@@ -34,11 +34,13 @@ Verdict judge(const Record &record, const Value &value)
     const bool recognised = value.failed == record.recognised();
     Verdict verdict;
     if (!well || !recognised) {
-        // Everybody fails alike, with or without a reason of its own. Where one group has nobody
-        // left, what the others say of themselves has not been heard.
-        verdict.error = record.revoked                     ? MPIX_ERR_REVOKED
-                        : recognised && !record.deserted() ? MPI_ERR_INTERN
-                                                           : MPI_ERR_RANK_FAIL_STOP;
+        // Everybody fails alike, with or without a reason of its own. Where others have met a
+        // failure and have gone on to what comes after it, this is one of it, too. Where one group
+        // has nobody left, what the others say of themselves has not been heard.
+        const bool made = (value.flags & all_make) != 0;
+        verdict.error = record.revoked                             ? MPIX_ERR_REVOKED
+                        : recognised && made && !record.deserted() ? MPI_ERR_INTERN
+                                                                   : MPI_ERR_RANK_FAIL_STOP;
         return verdict;
     }
     for (const Rank member : value.failed.members()) {
@@ -66,11 +68,13 @@ std::size_t contexts_for(const Draft &draft, const Value &value)
 }
 
 /// What this process says of its draft.
-bool well(Record &record, const Draft &draft)
+Purpose purpose(Record &record, const Draft &draft)
 {
     const Lock lock;
     service().take_news();
-    return draft.well && (record.mode() == Mode::stock || record.mode() == Mode::survivors);
+    const Mode mode = record.mode();
+    return draft.well && (mode == Mode::stock || mode == Mode::survivors) ? Purpose::make
+                                                                          : Purpose::give_up;
 }
 
 /// What is left to do when all have agreed; nothing of it takes other processes.
@@ -112,17 +116,17 @@ int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
 {
     Verdict verdict;
     const Agreed agreed = agree_with_contexts(
-        record, well(record, draft), Semantics::strict, [&](const Value &value) {
+        record, purpose(record, draft), Semantics::strict, [&](const Value &value) {
             verdict = judge(record, value);
             return record.guest() ? contexts_for(draft, value) : contexts_for(draft, verdict);
         });
     if (record.guest() && !agreed.value.failed.empty() && (agreed.value.flags & all_well) != 0) {
         // Not all of a guest's members need hold the same for recognised.
         Brought brought;
-        brought.flags = verdict.error == MPI_SUCCESS ? all_well : 0;
+        brought.flags = making(verdict.error == MPI_SUCCESS);
         Value last = agree_now(record, brought);
-        if (last.flags == 0 || last.failed != agreed.value.failed) {
-            last.flags = 0;
+        if ((last.flags & all_well) == 0 || last.failed != agreed.value.failed) {
+            last.flags = making(false);
             const Lock lock;
             verdict = judge(record, last);
         }
@@ -132,7 +136,7 @@ int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
 
 int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_request_t **request)
 {
-    draft.well = well(record, draft);
+    const Purpose its = purpose(record, draft);
     const Lock lock;
     Pending *pending = Pending::make(record.communicator());
     if (pending == nullptr) {
@@ -141,7 +145,7 @@ int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_
     *request = pending->request();
     const auto verdict = std::make_shared<Verdict>();
     agree_with_contexts_later(
-        record, draft.well, Semantics::strict,
+        record, its, Semantics::strict,
         [&record, draft, verdict](const Value &value) {
             *verdict = judge(record, value);
             return contexts_for(draft, *verdict);
@@ -338,7 +342,9 @@ int PMPI_Comm_disconnect(MPI_Comm *comm)
     // Open MPI's own has the runtime wait for every process, those that failed too.
     bool failed = false;
     const int code = guarded(*comm, "MPI_Comm_disconnect", [&](Record &record) -> int {
-        failed = !agree_now(record, Brought{}).failed.empty();
+        Brought brought;
+        brought.flags = recovering(all_ids);
+        failed = !recover_now(record, brought).failed.empty();
         const Lock lock;
         service().let_go(*comm);
         return MPI_SUCCESS;

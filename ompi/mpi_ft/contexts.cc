@@ -12,7 +12,7 @@ namespace {
 
 /// Far above what Open MPI gives out itself, which is the lowest free; within the 16 bits of ob1.
 constexpr std::uint32_t first_context = 16384;
-constexpr std::uint32_t ids_per_window = 63;
+constexpr std::uint32_t ids_per_window = 60;
 /// Guests have names above all ids (groups.cc), which come again.
 constexpr std::uint32_t after_last_context = std::uint32_t{1} << 31;
 
@@ -51,7 +51,7 @@ std::uint64_t valid_in(std::uint32_t window) noexcept
 {
     const std::uint32_t first = context_of(window, 0);
     const std::uint32_t count = first > last_context() ? 0 : last_context() - first + 1;
-    return count < ids_per_window ? (std::uint64_t{1} << count) - 1 : ~all_well;
+    return count < ids_per_window ? (std::uint64_t{1} << count) - 1 : all_ids;
 }
 
 /// Those of a window that a communicator has, Open MPI's own or this library's: out of the bits
@@ -124,7 +124,7 @@ Offer::~Offer()
 std::vector<std::uint32_t> Offer::take(std::uint64_t agreed, std::size_t count)
 {
     std::vector<std::uint32_t> ids;
-    agreed &= ~all_well;
+    agreed &= all_ids;
     for (unsigned bit = 0; bit < ids_per_window && ids.size() < count; ++bit) {
         const std::uint64_t one = std::uint64_t{1} << bit;
         if ((agreed & one) != 0) {

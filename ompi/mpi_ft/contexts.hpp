@@ -14,8 +14,18 @@
 
 namespace ft::validate {
 
-/// The highest bit of an agreement's flags is not an id but says whether all is well so far.
+/// The highest bits of an agreement's flags are not ids. They are brought by whoever can say so of
+/// itself, so that they are left when all can.
+///
+/// Where one process has met a failure and calls what comes after it, another may still be in a
+/// call that makes a communicator: both take part in the same agreement. With neither of the second
+/// and the third bit left it was nobody's, as all see: what makes ends with an error, and what
+/// recovers takes the next agreement, in which it meets the others.
 inline constexpr std::uint64_t all_well = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t all_make = std::uint64_t{1} << 62;
+inline constexpr std::uint64_t all_recover = std::uint64_t{1} << 61;
+inline constexpr std::uint64_t unrevoked = std::uint64_t{1} << 60; ///< the communicator, it knows
+inline constexpr std::uint64_t all_ids = unrevoked - 1;
 
 /// Whether no other communicator of this process ever has this context id.
 bool used_once(std::uint32_t context) noexcept;

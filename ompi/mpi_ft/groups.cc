@@ -3,6 +3,7 @@
 #include "ompi/mpi_ft/communicators.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -48,16 +49,46 @@ class Visit {
 /// One of the two groups that MPI_Intercomm_create pairs.
 struct Side {
     std::uint64_t key = 0;    ///< of its communicator
-    std::uint32_t number = 0; ///< of the attempt, as the group counts them
+    std::uint32_t number = 0; ///< of the attempt, as the group counts them, from 1
     std::vector<ProcessId> members;
+    std::vector<ProcessId> recognised; ///< of these, as failed
 };
 
-/// What a leader sends ahead of the members; they follow when there are any.
+/// What calls of MPI_Comm_create_group have in the place of such a number: they are not counted.
+constexpr std::uint32_t uncounted = 0;
+
+/// What a leader sends ahead of the members, which follow when there are any, and of the recognised
+/// behind them.
 struct Header {
     std::uint64_t key = 0;
     std::uint32_t number = 0;
     std::uint32_t count = 0;
+    std::uint32_t recognised = 0;
 };
+
+Header header_of(const Side &side)
+{
+    return {side.key, side.number, static_cast<std::uint32_t>(side.members.size()),
+            static_cast<std::uint32_t>(side.recognised.size())};
+}
+
+std::vector<ProcessId> room_for(const Header &header)
+{
+    return std::vector<ProcessId>(std::size_t{header.count} + header.recognised);
+}
+
+std::vector<ProcessId> names_of(const Side &side)
+{
+    std::vector<ProcessId> names = side.members;
+    names.insert(names.end(), side.recognised.begin(), side.recognised.end());
+    return names;
+}
+
+Side side_of(const Header &header, const std::vector<ProcessId> &names)
+{
+    const auto recognised = names.begin() + header.count;
+    return {header.key, header.number, {names.begin(), recognised}, {recognised, names.end()}};
+}
 
 /// Both leaders tell each other the same number of bytes or fewer. \return whether all came
 bool swap(ompi_communicator_t *bridge, int peer, int tag, const void *mine, std::size_t length,
@@ -79,14 +110,19 @@ bool swap(ompi_communicator_t *bridge, int peer, int tag, const void *mine, std:
 /// The leader hears of the other group from its leader. \return whether it did
 bool ask_leader(ompi_communicator_t *bridge, int peer, int tag, const Side &mine, Side &theirs)
 {
-    const Header header{mine.key, mine.number, static_cast<std::uint32_t>(mine.members.size())};
+    const Header header = header_of(mine);
     Header its;
     if (!swap(bridge, peer, tag, &header, sizeof header, &its, sizeof its)) {
         return false;
     }
-    theirs = {its.key, its.number, std::vector<ProcessId>(its.count)};
-    return swap(bridge, peer, tag, mine.members.data(), header.count * sizeof(ProcessId),
-                theirs.members.data(), its.count * sizeof(ProcessId));
+    const std::vector<ProcessId> names = names_of(mine);
+    std::vector<ProcessId> its_names = room_for(its);
+    if (!swap(bridge, peer, tag, names.data(), names.size() * sizeof(ProcessId), its_names.data(),
+              its_names.size() * sizeof(ProcessId))) {
+        return false;
+    }
+    theirs = side_of(its, its_names);
+    return true;
 }
 
 /// The others hear of it from their own leader. \return whether this process knows it in the end;
@@ -96,7 +132,7 @@ bool tell_group(ompi_communicator_t *local, int leader, bool known, Side &theirs
     const bool leads = local->c_my_rank == leader;
     Header header;
     if (leads && known) {
-        header = {theirs.key, theirs.number, static_cast<std::uint32_t>(theirs.members.size())};
+        header = header_of(theirs);
     }
     mca_coll_base_comm_coll_t &coll = *local->c_coll;
     const auto bcast = [&](void *what, std::size_t bytes) {
@@ -107,13 +143,14 @@ bool tell_group(ompi_communicator_t *local, int leader, bool known, Side &theirs
     if (!leads && (!all_know || header.count == 0)) {
         return false;
     }
-    if (!leads) {
-        theirs = {header.key, header.number, std::vector<ProcessId>(header.count)};
-    }
+    std::vector<ProcessId> names = leads && known ? names_of(theirs) : room_for(header);
     // A leader whose first call failed has left those behind that heard of it: they meet the same
     // failure.
-    all_know = all_know && header.count != 0 &&
-               bcast(theirs.members.data(), header.count * sizeof(ProcessId));
+    all_know =
+        all_know && header.count != 0 && bcast(names.data(), names.size() * sizeof(ProcessId));
+    if (!leads && all_know) {
+        theirs = side_of(header, names);
+    }
     return leads ? known : all_know;
 }
 
@@ -124,37 +161,47 @@ bool is_revoked(ompi_communicator_t *comm)
     return record != nullptr && record->revoked;
 }
 
-/// Tells every member of a guest that it is one.
-void announce(const Record &guest, const Side *const (&sides)[2], std::uint32_t name)
+/// Tells these members of a guest that they are some.
+void announce(const Record &guest, const Side &to, std::uint32_t name)
 {
-    for (const Side *to : sides) {
-        for (const ProcessId id : to->members) {
-            const Rank member = guest.members({id}).members().front();
-            if (member == guest.self()) {
-                continue;
-            }
-            std::vector<std::byte> &letter = service().post().compose(Topic::pairing, to->key);
-            const auto add = [&](const auto *what, std::size_t count) {
-                const auto *bytes = reinterpret_cast<const std::byte *>(what);
-                letter.insert(letter.end(), bytes, bytes + count * sizeof *what);
-            };
-            const std::uint32_t numbers[] = {to->number, name};
-            add(numbers, 2);
-            for (Rank each = 0; each < guest.size(); ++each) {
-                const ProcessId its = guest.process(each);
-                add(&its, 1);
-            }
-            service().post().dispatch(guest.route(member));
+    for (const ProcessId id : to.members) {
+        const Rank member = guest.members({id}).members().front();
+        if (member == guest.self()) {
+            continue;
         }
+        std::vector<std::byte> &letter = service().post().compose(Topic::pairing, to.key);
+        const auto add = [&](const auto *what, std::size_t count) {
+            const auto *bytes = reinterpret_cast<const std::byte *>(what);
+            letter.insert(letter.end(), bytes, bytes + count * sizeof *what);
+        };
+        const std::uint32_t numbers[] = {to.number, name};
+        add(numbers, 2);
+        for (Rank each = 0; each < guest.size(); ++each) {
+            const ProcessId its = guest.process(each);
+            add(&its, 1);
+        }
+        service().post().dispatch(guest.route(member));
+    }
+}
+
+/// For who waits in MPI_Comm_create_group: when the communicator is revoked, those of the group who
+/// know that need not come any more.
+void call_off(const Record &from, Record &guest, const Side &group, std::uint32_t name)
+{
+    if (from.revoked) {
+        announce(guest, group, name);
+    } else {
+        guest.alarm = [&from, &guest, &group, name] { call_off(from, guest, group, name); };
     }
 }
 
 /// This process is a member and has given the attempt up: it says so, and waits for nobody.
-void decline(const Invitation &invitation)
+/// \param says of an agreement's flags
+void decline(const Invitation &invitation, std::uint64_t says)
 {
     Record *guest = service().invite(invitation.members, invitation.name, nullptr);
     Brought brought;
-    brought.flags = 0;
+    brought.flags = says;
     guest->agree(brought, [guest](const Value &) {
         service().later([guest] { service().dismiss(guest); });
     });
@@ -174,10 +221,18 @@ void hear_of_pairing(Record &group, std::span<const std::byte> body)
                           std::vector<ProcessId>(body.size() / sizeof(ProcessId))};
     std::memcpy(invitation.members.data(), body.data(), body.size());
     Pairings &all = group.pairings;
-    if (invitation.number > all.begun || invitation.number == all.at_work) {
+    if (invitation.number == uncounted) {
+        group.revoke(); // its own word of that may come later
+        auto &declined = all.declined;
+        if (!service().has_guest(invitation.name, invitation.members) &&
+            std::find(declined.begin(), declined.end(), invitation) == declined.end()) {
+            declined.push_back(invitation);
+            decline(invitation, 0);
+        }
+    } else if (invitation.number > all.begun || invitation.number == all.at_work) {
         all.early.push_back(std::move(invitation));
     } else if (std::erase(all.given_up, invitation.number) != 0) {
-        decline(invitation);
+        decline(invitation, unrevoked);
     }
 }
 
@@ -192,7 +247,7 @@ void end_pairing(Record &group, bool knew)
     const auto its = std::find_if(all.early.begin(), all.early.end(),
                                   [&](const Invitation &one) { return one.number == number; });
     if (!knew && its != all.early.end()) {
-        decline(*its);
+        decline(*its, unrevoked);
     } else if (!knew) {
         all.given_up.push_back(number);
     }
@@ -224,7 +279,13 @@ int pair_up(Record &group, bool well, ompi_communicator_t *bridge, const Side &m
         // something was revoked. Then all are told; whoever has left the call by then declines.
         const Lock lock;
         draft.well = well && draft.comm != nullptr && !group.revoked;
-        guest.alarm = [&guest, &sides, name] { announce(guest, sides, name); };
+        std::vector<ProcessId> recognised = mine.recognised;
+        recognised.insert(recognised.end(), theirs.recognised.begin(), theirs.recognised.end());
+        guest.presume(guest.members(recognised));
+        guest.alarm = [&guest, &sides, name] {
+            announce(guest, *sides[0], name);
+            announce(guest, *sides[1], name);
+        };
         if (!draft.well || (bridge != nullptr && is_revoked(bridge))) {
             guest.sound_alarm();
         }
@@ -252,22 +313,31 @@ int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *ne
     return guarded(comm, "MPI_Comm_create_group", [&](Record &record) -> int {
         *newcomm = MPI_COMM_NULL;
         // Several threads may be in it, with different tags.
-        Visit visit(ids_of(group), name_of({comm->c_contextid, static_cast<std::uint64_t>(tag)}),
-                    comm);
-        Record &guest = visit.guest();
-        Draft draft;
+        const std::uint32_t name = name_of({comm->c_contextid, static_cast<std::uint64_t>(tag)});
+        Side side;
+        side.key = record.key();
+        side.number = uncounted;
+        side.members = ids_of(group);
+        std::optional<Visit> visit;
         {
             const Lock lock;
-            std::vector<ProcessId> recognised;
-            for (const Rank member : record.recognised().members()) {
-                recognised.push_back(record.process(member));
+            if (record.revoked) {
+                return MPIX_ERR_REVOKED; // it may have declined
             }
-            guest.presume(guest.members(recognised));
-            draft.well = !record.revoked;
+            visit.emplace(side.members, name, comm);
+            visit->guest().presume(visit->guest().members(record.recognised_processes()));
+            call_off(record, visit->guest(), side, name);
         }
+        Record &guest = visit->guest();
+        Draft draft;
         draft.comm = prepare_group(comm, group);
-        draft.well = draft.well && draft.comm != nullptr;
+        draft.well = draft.comm != nullptr;
         const int code = finish(guest, draft, newcomm);
+        const Lock lock;
+        guest.alarm = nullptr;
+        if (guest.revoked) {
+            record.revoke();
+        }
         return code != MPI_SUCCESS && record.revoked ? MPIX_ERR_REVOKED : code;
     });
 }
@@ -295,6 +365,7 @@ int PMPI_Intercomm_create(MPI_Comm local, int leader, MPI_Comm bridge, int remot
         mine.members = ids_of(local->c_local_group);
         {
             const Lock lock;
+            mine.recognised = group.recognised_processes();
             mine.number = group.pairings.at_work = ++group.pairings.begun;
         }
         Side theirs;

@@ -99,13 +99,14 @@ int all_are_well(Record &record, bool well)
     {
         const Lock lock;
         service().take_news();
-        brought.flags = well && record.mode() == Mode::stock ? all_well : 0;
+        brought.flags = making(well && record.mode() == Mode::stock);
     }
     const Value value = agree_now(record, brought);
     return !value.failed.empty()           ? MPI_ERR_RANK_FAIL_STOP
            : (value.flags & all_well) != 0 ? MPI_SUCCESS
            : record.revoked                ? MPIX_ERR_REVOKED
-                                           : MPI_ERR_INTERN;
+           : (value.flags & all_make) != 0 ? MPI_ERR_INTERN
+                                           : MPI_ERR_RANK_FAIL_STOP;
 }
 
 /// Whether nobody on either side is known to be dead. The runtime lets a side through whose other
@@ -180,7 +181,8 @@ int PMPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm)
     if (!ours(comm) || newcomm == nullptr || info == nullptr) {
         return FT_STOCK(MPI_Comm_dup_with_info)(comm, info, newcomm);
     }
-    return set_info(MPI_Comm_dup(comm, newcomm), *newcomm, info);
+    const int code = MPI_Comm_dup(comm, newcomm);
+    return set_info(code, *newcomm, info);
 }
 
 int PMPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm)

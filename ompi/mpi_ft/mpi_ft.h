@@ -141,12 +141,12 @@ int MPIX_Comm_failure_ack(MPI_Comm comm);
     frees. Local. */
 int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failed);
 
-/** The failures that this process knows, of an intercommunicator in both groups; a group that the
-    caller frees. Local. */
+/** The failures that this process knows, of an intercommunicator in both groups, in the order in
+    which they became known; a group that the caller frees. Local. */
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed);
 
-/** Acknowledges the first `count` of what MPIX_Comm_get_failed gives. Local. \param acknowledged
-   how many are acknowledged now */
+/** Acknowledges the `count` failures that became known first: those that MPIX_Comm_get_failed told
+   of when its group had so many. Local. \param acknowledged how many are acknowledged now */
 int MPIX_Comm_ack_failed(MPI_Comm comm, int count, int *acknowledged);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
 #include "ompi/mpi_ft/record.hpp"
 
+#include "ompi/mpi_ft/contexts.hpp"
 #include "ompi/mpi_ft/service.hpp"
 #include "opal/process/standing.hpp"
 
@@ -53,16 +54,6 @@ std::uint32_t job_of(ProcessId id)
 }
 
 } // namespace
-
-std::optional<std::uint32_t> first_sequence_of(const Letter &revoked)
-{
-    std::uint32_t first = 0;
-    if (revoked.body.size() != sizeof first) {
-        return std::nullopt;
-    }
-    std::memcpy(&first, revoked.body.data(), sizeof first);
-    return first;
-}
 
 std::vector<ProcessId> ids_of(ompi_group_t *group)
 {
@@ -208,6 +199,9 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable,
     if (dead_.unite(dead)) {
         tag_ = consensus::Tag(dead_);
     }
+    for (const Rank member : confirmed.united(suspected).minus(unconfirmed_).members()) {
+        failed_in_order_.push_back(member);
+    }
     unconfirmed_ = unconfirmed_.united(unreachable).minus(dead_);
     hearsay_.clear();
     for (const auto &[who, said_by] : hearsay) {
@@ -249,6 +243,15 @@ void Record::weigh_hearsay()
             heard_.insert(member);
         }
     }
+}
+
+std::vector<ProcessId> Record::recognised_processes() const
+{
+    std::vector<ProcessId> processes;
+    for (const Rank member : recognised_.members()) {
+        processes.push_back(ids_[member]);
+    }
+    return processes;
 }
 
 void Record::presume(const RankSet &recognised)
@@ -366,6 +369,13 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
     service().take_news();
     retire();
     const bool again = attempt != nullptr && attempt->number != 0;
+    if (revoked && !foreign_ && !again && (brought.flags & all_make) != 0) {
+        Value refused;
+        refused.failed = failed();
+        refused.flags = 0;
+        done(refused);
+        return;
+    }
     const consensus::InstanceId which{again ? attempt->number : 0U,
                                       again ? attempt->sequence : (*next_sequence_)++};
     if (attempt != nullptr) {
@@ -395,17 +405,22 @@ void Record::agree(const Brought &brought, std::function<void(const Value &)> do
 void Record::begin(Call &mine, const Brought &brought, const RankSet &known)
 {
     consensus::PlainSteps steps;
+    std::uint64_t flags = brought.flags;
+    if (revoked) {
+        flags &= ~unrevoked;
+        all_hear_ = true;
+    }
     const bool acknowledges = brought.acknowledged && !(known.empty() && recognised_.empty());
     // An agreement without an engine has been told of all the dead before it began.
     if (unconfirmed_.empty() && !acknowledges && mine.agreement.tag() == dead_ &&
-        mine.agreement.start_plain(brought.flags, steps)) {
+        mine.agreement.start_plain(flags, steps)) {
         carry_out(mine, steps);
         return;
     }
     consensus::Contribution contribution;
     contribution.suspects = failed();
     contribution.unconfirmed = unconfirmed_;
-    contribution.flags = brought.flags;
+    contribution.flags = flags;
     if (brought.acknowledged) {
         contribution.acknowledged = known.united(recognised_);
     }
@@ -463,19 +478,6 @@ bool Record::on_letter(const Letter &letter)
     return true;
 }
 
-bool Record::on_revoked(const Letter &letter)
-{
-    const auto first = first_sequence_of(letter);
-    if (!first || comes_before(*first, first_sequence_)) {
-        return true; // of one that had the same name before
-    }
-    if (comm_ == nullptr) {
-        return comes_before(*first, *next_sequence_); // else of one that will have it
-    }
-    revoke();
-    return true;
-}
-
 void Record::carry_out(Call &mine, const consensus::PlainSteps &steps)
 {
     // No engine, so no death since the first step: what the record has is what the agreement has.
@@ -505,9 +507,14 @@ void Record::carry_out(Call &mine, const Actions &actions)
 void Record::conclude()
 {
     // What is begun in `done` may bring decisions, too: they wait until that has its place here.
-    if (concluding_) {
-        return;
+    if (!concluding_) {
+        conclude_decided();
+        decline();
     }
+}
+
+void Record::conclude_decided()
+{
     concluding_ = true;
     struct Over {
         bool &concluding;
@@ -522,6 +529,14 @@ void Record::conclude()
         const auto done = std::move(next.done);
         next.done = nullptr;
         const Value value = *next.agreement.decision();
+        if ((value.flags & unrevoked) == 0) {
+            all_hear_ = true;
+            if (comm_ != nullptr) {
+                revoke();
+            } else if (guest_) {
+                revoked = true; // what its members come from
+            }
+        }
         done(value);
         begin_queued();
     }
@@ -553,24 +568,6 @@ void Record::retire()
             }
         } else {
             ++at;
-        }
-    }
-}
-
-void Record::revoke()
-{
-    if (revoked) {
-        return;
-    }
-    revoked = true;
-    divert_if_needed();
-    process::revoke(context_);
-    revoke_inner();
-    service().alarm_guests();
-    // Everybody tells everybody: whoever lives has heard it when one that lives has.
-    for (Rank member = 0; member < size(); ++member) {
-        if (member != self_ && !dead_.contains(member)) {
-            service().send(route(member), Topic::revoked, key_, first_sequence_);
         }
     }
 }

@@ -77,6 +77,7 @@ struct Invitation {
     std::uint32_t number = 0; ///< of the attempt, counted by the group
     std::uint32_t name = 0;   ///< of the guests
     std::vector<ProcessId> members;
+    bool operator==(const Invitation &) const = default;
 };
 
 /// Attempts are counted alike at all members.
@@ -85,6 +86,8 @@ struct Pairings {
     std::uint32_t at_work = 0;           ///< the one that this process is in; 0: none
     std::vector<std::uint32_t> given_up; ///< without having heard of the other group
     std::vector<Invitation> early;
+    /// Of MPI_Comm_create_group on the communicator, which is revoked: they are not counted.
+    std::vector<Invitation> declined;
 };
 
 /// A communicator's *members* are its ranks; those of an intercommunicator are both groups, one
@@ -113,6 +116,10 @@ class Record {
     bool foreign() const { return foreign_; }
     /// It has no communicator, but may have one.
     bool guest() const { return guest_; }
+    bool is_of(std::uint32_t context, const std::vector<ProcessId> &members) const
+    {
+        return context_ == context && ids_ == members;
+    }
     /// The communicator is gone; what was agreed is told to those who still ask.
     void bury();
     /// Whether there is anything that somebody may still ask about then.
@@ -129,6 +136,8 @@ class Record {
 
     /// Failed as far as this process knows.
     RankSet failed() const { return dead_.united(unconfirmed_); }
+    /// The same in the order in which they became known.
+    const std::vector<Rank> &failed_in_order() const { return failed_in_order_; }
     /// Failed by agreement of all.
     const RankSet &recognised() const { return recognised_; }
     /// What this process acknowledged (MPIX_Comm_failure_ack), and what MPI_Comm_validate_clear.
@@ -146,11 +155,14 @@ class Record {
     /// Members among these processes.
     RankSet members(const std::vector<ProcessId> &processes) const;
     ProcessId process(Rank member) const { return ids_[member]; }
+    std::vector<ProcessId> recognised_processes() const;
     /// How a message gets to a member.
     Route route(Rank member) const;
 
     /// Begins an agreement: the next call's, or one more attempt of a call. `done` is called once,
     /// when it is decided, perhaps at once; but not before that of each call that was begun before.
+    /// A revoked communicator makes no other: the call is refused at once, without an agreement
+    /// (decline()).
     void agree(const Brought &brought, std::function<void(const Value &)> done,
                Attempt *attempt = nullptr);
     /// Part of another process in one of the agreements.
@@ -193,7 +205,7 @@ class Record {
     /// Every operation on the communicator ends with an error from now on, here and, by and by,
     /// everywhere.
     void revoke();
-    bool revoked = false;
+    bool revoked = false; ///< of a guest: what its members come from, as one of them says
     /// Of the calls of MPI_Intercomm_create on this communicator.
     Pairings pairings;
     /// For a guest: called once, when its members may not all know that they are some.
@@ -229,6 +241,12 @@ class Record {
     void carry_out(Call &mine, const consensus::Actions &actions);
     void carry_out(Call &mine, const consensus::PlainSteps &steps);
     void conclude();
+    void conclude_decided();
+    /// Others may wait in a call for this process, which knows better and need never make it: it
+    /// takes part in the next agreement with nothing, and so everybody hears of the revocation.
+    /// Once, and not when it has taken part in one since it knew; not before those that it has
+    /// begun are over.
+    void decline();
     /// \param known what this process had acknowledged when it made the call
     void begin(Call &mine, const Brought &brought, const RankSet &known);
     void begin_queued();
@@ -266,6 +284,7 @@ class Record {
     RankSet dead_;        ///< by the runtime's word
     consensus::Tag tag_;  ///< the same, as steps of the agreements carry it
     RankSet unconfirmed_; ///< this process finds no way to them
+    std::vector<Rank> failed_in_order_;
     /// To members, and the members who find none.
     std::vector<std::pair<Rank, RankSet>> hearsay_;
     RankSet heard_; ///< those of whom one says it that lives and is not recognised
@@ -275,6 +294,7 @@ class Record {
     std::unique_ptr<Call> spare_;
     std::vector<Call *> waiting_;            ///< called here, and not over, in the same order
     bool concluding_ = false;                ///< in conclude()
+    bool all_hear_ = false;                  ///< that it is revoked: it was part of an agreement
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input
     std::uint32_t *next_sequence_ = nullptr; ///< the service's

@@ -169,6 +169,12 @@ void Service::dismiss(Record *guest)
     bury(std::move(record));
 }
 
+bool Service::has_guest(std::uint32_t context, const std::vector<ProcessId> &members) const
+{
+    return std::any_of(guests_.begin(), guests_.end(),
+                       [&](const auto &guest) { return guest->is_of(context, members); });
+}
+
 void Service::alarm_guests()
 {
     for (const auto &guest : guests_) {

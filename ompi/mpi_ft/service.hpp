@@ -54,6 +54,8 @@ class Service {
     Record *invite(std::vector<ProcessId> members, std::uint32_t context,
                    ompi_communicator_t *parent);
     void dismiss(Record *guest);
+    /// Whether this process is such a guest now.
+    bool has_guest(std::uint32_t context, const std::vector<ProcessId> &members) const;
     /// Something may keep a member from hearing that it is one.
     void alarm_guests();
     /// Before a communicator is freed: what the library has posted on it holds it.

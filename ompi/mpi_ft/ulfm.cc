@@ -17,9 +17,21 @@ int conclude(const Value &value, int *flag)
 Brought brought_for(int flag)
 {
     Brought brought;
-    brought.flags = static_cast<std::uint32_t>(flag);
+    brought.flags = recovering(static_cast<std::uint32_t>(flag));
     brought.acknowledged = true;
     return brought;
+}
+
+/// The lock is held.
+void recover_later(Record &record, Pending *pending, int *flag)
+{
+    record.agree(brought_for(*flag), [&record, pending, flag](const Value &value) {
+        if ((value.flags & all_recover) != 0) {
+            pending->complete(conclude(value, flag));
+        } else {
+            recover_later(record, pending, flag); // others were making a communicator
+        }
+    });
 }
 
 /// The lock is held.
@@ -32,20 +44,13 @@ void acknowledge(Record &record, const RankSet &members)
     }
 }
 
-/// The first of these members in the order of group_of().
-RankSet first_of(const Record &record, const RankSet &members, Rank count)
+/// Those that became known first.
+RankSet first_failed(const Record &record, std::size_t count)
 {
     RankSet first;
-    const auto take = [&](Rank begin, Rank ranks) {
-        for (Rank member = begin; member < begin + ranks && first.count() < count; ++member) {
-            if (members.contains(member)) {
-                first.insert(member);
-            }
-        }
-    };
-    take(record.member(0), record.ranks());
-    if (record.inter()) {
-        take(record.local_member(0), record.size() - record.ranks());
+    const std::vector<Rank> &all = record.failed_in_order();
+    for (std::size_t i = 0; i < count && i < all.size(); ++i) {
+        first.insert(all[i]);
     }
     return first;
 }
@@ -82,7 +87,7 @@ int MPIX_Comm_agree(MPI_Comm comm, int *flag)
 {
     return guarded(comm, "MPIX_Comm_agree", [&](Record &record) -> int {
         return flag == nullptr ? MPI_ERR_ARG
-                               : conclude(agree_now(record, brought_for(*flag)), flag);
+                               : conclude(recover_now(record, brought_for(*flag)), flag);
     });
 }
 
@@ -98,9 +103,7 @@ int MPIX_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request)
             return MPI_ERR_NO_MEM;
         }
         *request = pending->request();
-        record.agree(brought_for(*flag), [pending, flag](const Value &value) {
-            pending->complete(conclude(value, flag));
-        });
+        recover_later(record, pending, flag);
         return MPI_SUCCESS;
     });
 }
@@ -113,7 +116,7 @@ int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm)
         }
         *newcomm = MPI_COMM_NULL;
         const Agreed agreed =
-            agree_with_contexts(record, true, Semantics::strict,
+            agree_with_contexts(record, Purpose::recover, Semantics::strict,
                                 [&](const Value &) { return contexts_of(record.inter()); });
         if (!agreed.enough) {
             return MPI_ERR_INTERN;
@@ -162,7 +165,9 @@ int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failed)
             return MPI_ERR_ARG;
         }
         const Lock lock;
-        return group_of(record, record.acknowledged, failed);
+        std::vector<Rank> members = record.failed_in_order();
+        std::erase_if(members, [&](Rank one) { return !record.acknowledged.contains(one); });
+        return group_of(record, members, failed);
     });
 }
 
@@ -174,7 +179,7 @@ int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed)
         }
         catch_up();
         const Lock lock;
-        return group_of(record, record.failed(), failed);
+        return group_of(record, record.failed_in_order(), failed);
     });
 }
 
@@ -189,7 +194,8 @@ int MPIX_Comm_ack_failed(MPI_Comm comm, int count, int *acknowledged)
         }
         catch_up();
         const Lock lock;
-        acknowledge(record, first_of(record, record.failed(), static_cast<Rank>(count)));
+        // By what became known since the program was told it means nobody.
+        acknowledge(record, first_failed(record, static_cast<std::size_t>(count)));
         *acknowledged = static_cast<int>(record.acknowledged.count());
         return MPI_SUCCESS;
     });

@@ -1,0 +1,320 @@
+// Survivors who part ways: one is in what comes after a failure, or has revoked the communicator,
+// while others are still in a call that makes a communicator of it. All come back, and meet.
+//
+// usage: apart recovers      rank 3 of four dies; rank 2 meets that in a receive and recovers, the
+//                            others make communicators
+//        apart revokes       the highest rank revokes and never makes one
+//        apart paired        MPI_Intercomm_create where a recognised rank is in a group
+//        apart acknowledges  what fails between MPIX_Comm_get_failed and MPIX_Comm_ack_failed
+//        apart hints         MPI_Comm_dup_with_info into a variable that holds something
+#include "check.hpp"
+
+#include <array>
+#include <cstring>
+
+using namespace check;
+
+namespace {
+
+struct Maker {
+    const char *name;
+    int (*make)(MPI_Comm comm, MPI_Comm *fresh);
+};
+
+int dup(MPI_Comm comm, MPI_Comm *fresh)
+{
+    return MPI_Comm_dup(comm, fresh);
+}
+
+int idup(MPI_Comm comm, MPI_Comm *fresh)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int code = MPI_Comm_idup(comm, fresh, &request);
+    return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+}
+
+int split(MPI_Comm comm, MPI_Comm *fresh)
+{
+    return MPI_Comm_split(comm, 0, me, fresh);
+}
+
+template <int (*Create)(MPI_Comm, MPI_Group, MPI_Comm *)>
+int create(MPI_Comm comm, MPI_Comm *fresh)
+{
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Comm_group(comm, &all);
+    const int code = Create(comm, all, fresh);
+    MPI_Group_free(&all);
+    return code;
+}
+
+int create_tagged(MPI_Comm comm, MPI_Group group, MPI_Comm *fresh)
+{
+    return MPI_Comm_create_group(comm, group, 5, fresh);
+}
+
+int cart(MPI_Comm comm, MPI_Comm *fresh)
+{
+    const int dims[] = {size};
+    const int periods[] = {0};
+    return MPI_Cart_create(comm, 1, dims, periods, 0, fresh);
+}
+
+constexpr std::array makers{
+    Maker{"dup", dup},     Maker{"idup", idup},
+    Maker{"split", split}, Maker{"create", create<MPI_Comm_create>},
+    Maker{"cart", cart},
+};
+
+void sound(MPI_Comm comm, int members, const char *what)
+{
+    int one = 1;
+    int sum = 0;
+    if (is(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm), MPI_SUCCESS, what)) {
+        that(sum == members, "%s: the sum is %d instead of %d", what, sum, members);
+    }
+}
+
+void shrink(MPI_Comm comm, int members, const char *what)
+{
+    MPI_Comm left = MPI_COMM_NULL;
+    if (is(MPIX_Comm_shrink(comm, &left), MPI_SUCCESS, what)) {
+        MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
+        sound(left, members, what);
+        is(MPI_Comm_free(&left), MPI_SUCCESS, "free");
+    }
+}
+
+void validate(MPI_Comm comm, int members, const char *what)
+{
+    int failures = 0;
+    if (is(MPI_Comm_validate_all(comm, &failures), MPI_SUCCESS, what)) {
+        that(failures == size - members, "%s: %d failures", what, failures);
+        sound(comm, members, what);
+    }
+}
+
+void validate_later(MPI_Comm comm, int members, const char *what)
+{
+    int failures = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    is(MPI_Icomm_validate_all(comm, &failures, &request), MPI_SUCCESS, what);
+    is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, what);
+    sound(comm, members, what);
+}
+
+void agree(MPI_Comm comm, int members, const char *what)
+{
+    int flag = me == 2 ? 5 : 7;
+    const int cls = class_of(MPIX_Comm_agree(comm, &flag));
+    that(cls == MPI_SUCCESS || cls == MPIX_ERR_PROC_FAILED, "%s: class %d", what, cls);
+    that(flag == 5, "%s: the flag is %d", what, flag);
+    shrink(comm, members, what);
+}
+
+void agree_later(MPI_Comm comm, int members, const char *what)
+{
+    int flag = me == 2 ? 5 : 7;
+    MPI_Request request = MPI_REQUEST_NULL;
+    is(MPIX_Comm_iagree(comm, &flag, &request), MPI_SUCCESS, what);
+    const int cls = class_of(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    that(cls == MPI_SUCCESS || cls == MPIX_ERR_PROC_FAILED, "%s: class %d", what, cls);
+    that(flag == 5, "%s: the flag is %d", what, flag);
+    validate(comm, members, what);
+}
+
+void revoke_and_shrink(MPI_Comm comm, int members, const char *what)
+{
+    is(MPIX_Comm_revoke(comm), MPI_SUCCESS, what);
+    shrink(comm, members, what);
+}
+
+constexpr std::array recoveries{
+    shrink, validate, validate_later, agree, agree_later, revoke_and_shrink,
+};
+
+void recovers()
+{
+    const int dead = size - 1;
+    const int alone = size - 2;
+    std::vector<MPI_Comm> comms;
+    for (std::size_t i = 0; i < makers.size() * recoveries.size(); ++i) {
+        comms.push_back(twin());
+    }
+    all_through({dead});
+    if (me == dead) {
+        die();
+    }
+    for (std::size_t i = 0; i < comms.size(); ++i) {
+        const Maker &maker = makers[i % makers.size()];
+        if (me == alone) {
+            int nothing = 0;
+            is(MPI_Recv(&nothing, 1, MPI_INT, dead, 1, comms[i], MPI_STATUS_IGNORE),
+               MPI_ERR_RANK_FAIL_STOP, "receive");
+        } else {
+            MPI_Comm fresh = MPI_COMM_NULL;
+            const int cls = class_of(maker.make(comms[i], &fresh));
+            that(cls == MPI_ERR_RANK_FAIL_STOP || cls == MPIX_ERR_REVOKED, "%s: class %d",
+                 maker.name, cls);
+            that(fresh == MPI_COMM_NULL, "%s: made something", maker.name);
+        }
+        recoveries[i / makers.size()](comms[i], size - 1, maker.name);
+    }
+    for (MPI_Comm &comm : comms) {
+        is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+    }
+}
+
+/// Everybody learns of it in the call. What is revoked is let go, and all meet on what it is of.
+void revokes()
+{
+    std::vector<Maker> all(makers.begin(), makers.end());
+    all.push_back({"create_group", create<create_tagged>});
+    for (const Maker &maker : all) {
+        MPI_Comm comm = twin();
+        if (me == size - 1) {
+            for (int rank = 0; rank < size - 1; ++rank) {
+                wait_for_word(rank); // it is about to call
+            }
+            is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+        } else {
+            send_word(size - 1);
+            for (int again = 0; again < 2; ++again) { // the second may know it before
+                MPI_Comm fresh = MPI_COMM_NULL;
+                is(maker.make(comm, &fresh), MPIX_ERR_REVOKED, maker.name);
+                that(fresh == MPI_COMM_NULL, "%s: made something", maker.name);
+            }
+        }
+        int flag = 1;
+        is(MPIX_Comm_agree(comm, &flag), MPI_SUCCESS, "agree");
+        that(flag == 1, "the flag is %d", flag);
+        shrink(comm, size, maker.name);
+        is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+        sound(MPI_COMM_WORLD, size, "afterwards");
+    }
+}
+
+void paired()
+{
+    const int dead = size - 1;
+    MPI_Comm own = MPI_COMM_NULL;
+    is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &own), MPI_SUCCESS, "split");
+    all_through({dead});
+    if (me == dead) {
+        die();
+    }
+    hear_of(MPI_COMM_WORLD, {dead});
+    int failures = 0;
+    is(MPI_Comm_validate_all(own, &failures), MPI_SUCCESS, "of the group");
+    is(MPI_Comm_validate_all(MPI_COMM_WORLD, &failures), MPI_SUCCESS, "of all");
+    MPI_Comm pair = MPI_COMM_NULL;
+    if (is(MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - me % 2, 3, &pair), MPI_SUCCESS,
+           "MPI_Intercomm_create")) {
+        MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
+        int others = 0; // whose sum it is
+        for (int rank = 0; rank < size; ++rank) {
+            others += rank % 2 != me % 2 && rank != dead ? 1 : 0;
+        }
+        sound(pair, others, "over the pair");
+        is(MPI_Comm_free(&pair), MPI_SUCCESS, "free");
+    }
+    is(MPI_Comm_free(&own), MPI_SUCCESS, "free");
+}
+
+/// Rank 3 dies first, then rank 1; rank 0 has been told of the first only.
+void acknowledges()
+{
+    if (me == 3) {
+        die();
+    }
+    if (me == 1) {
+        wait_for_word(0);
+        die();
+    }
+    if (me == 0) {
+        hear_of(MPI_COMM_WORLD, {3});
+        MPI_Group told = MPI_GROUP_NULL;
+        is(MPIX_Comm_get_failed(MPI_COMM_WORLD, &told), MPI_SUCCESS, "get_failed");
+        int number = 0;
+        MPI_Group_size(told, &number);
+        that(number == 1, "told of %d", number);
+        send_word(1);
+        hear_of(MPI_COMM_WORLD, {1});
+        int acknowledged = 0;
+        is(MPIX_Comm_ack_failed(MPI_COMM_WORLD, number, &acknowledged), MPI_SUCCESS, "ack_failed");
+        MPI_Group are = MPI_GROUP_NULL;
+        is(MPIX_Comm_failure_get_acked(MPI_COMM_WORLD, &are), MPI_SUCCESS, "get_acked");
+        int same = MPI_UNEQUAL;
+        MPI_Group_compare(told, are, &same);
+        that(acknowledged == 1 && same == MPI_IDENT,
+             "acknowledged somebody of whom it was not told");
+        // All that are known, in the order in which they became known.
+        MPI_Group all = MPI_GROUP_NULL;
+        is(MPIX_Comm_get_failed(MPI_COMM_WORLD, &all), MPI_SUCCESS, "get_failed");
+        MPI_Group world = MPI_GROUP_NULL;
+        MPI_Comm_group(MPI_COMM_WORLD, &world);
+        const int places[] = {0, 1};
+        int ranks[] = {-1, -1};
+        MPI_Group_translate_ranks(all, 2, places, world, ranks);
+        that(ranks[0] == 3 && ranks[1] == 1, "failed in the order %d, %d", ranks[0], ranks[1]);
+        for (MPI_Group *group : {&told, &are, &all, &world}) {
+            MPI_Group_free(group);
+        }
+    }
+    hear_of(MPI_COMM_WORLD, {1, 3});
+    validate(MPI_COMM_WORLD, size - 2, "afterwards");
+}
+
+void hints()
+{
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_ft_semantics", "loose");
+    MPI_Comm garbage;
+    std::memset(&garbage, 0x5a, sizeof garbage);
+    MPI_Comm older = twin();
+    for (MPI_Comm variable : {garbage, older, MPI_COMM_NULL}) {
+        is(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &variable), MPI_SUCCESS, "dup_with_info");
+        MPI_Info its = MPI_INFO_NULL;
+        is(MPI_Comm_get_info(variable, &its), MPI_SUCCESS, "get_info");
+        char value[32] = "";
+        int there = 0;
+        if (its != MPI_INFO_NULL) {
+            MPI_Info_get(its, "mpi_ft_semantics", sizeof value - 1, value, &there);
+            MPI_Info_free(&its);
+        }
+        that(there != 0 && std::strcmp(value, "loose") == 0, "the hint is \"%s\"", value);
+        is(MPI_Comm_free(&variable), MPI_SUCCESS, "free");
+    }
+    MPI_Info its = MPI_INFO_NULL;
+    is(MPI_Comm_get_info(older, &its), MPI_SUCCESS, "get_info");
+    char value[32] = "";
+    int there = 0;
+    if (its != MPI_INFO_NULL) {
+        MPI_Info_get(its, "mpi_ft_semantics", sizeof value - 1, value, &there);
+        MPI_Info_free(&its);
+    }
+    that(there == 0 || std::strcmp(value, "loose") != 0, "the older communicator has the hint");
+    is(MPI_Comm_free(&older), MPI_SUCCESS, "free");
+    MPI_Info_free(&info);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    const std::string what = argc > 1 ? argv[1] : "recovers";
+    if (what == "revokes") {
+        revokes();
+    } else if (what == "paired") {
+        paired();
+    } else if (what == "acknowledges") {
+        acknowledges();
+    } else if (what == "hints") {
+        hints();
+    } else {
+        recovers();
+    }
+    return finish();
+}
