@@ -4,6 +4,10 @@
 A relay stops reading in the middle of the fragment; another copy of it is
 acknowledged meanwhile.  Written from the user's memory the rest would be an
 error of writev (EFAULT), which closes a healthy connection.
+
+And a send whose request was freed while active is sent again, since all answers
+are kept back, after its buffer is gone: the program knows by other means that
+the message has come.
 """
 
 import os
@@ -17,7 +21,8 @@ import ftrelay  # noqa: E402
 from ftrelay import DATA, HOLD, PASS, Job  # noqa: E402
 from fttap import check, main  # noqa: E402
 
-PROGRAM = [os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "relayed"), "freed", "FOLDER"]
+RELAYED = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "relayed")
+PROGRAM = [RELAYED, "freed", "FOLDER"]
 BUFFER = 65536
 # One fragment of 1 MiB, of which the buffers on the way take no more than a part.
 LARGE = {"pml_dr_fragment_bytes": 1048576, "btl_tcp_max_send_size": 1100000, "btl_tcp_sndbuf": BUFFER,
@@ -74,6 +79,49 @@ class Elsewhere:
         pass
 
 
+class Unanswered:
+    """Keeps all answers back from the first data on; counts the data that is sent again once `gone` says so."""
+
+    def __init__(self):
+        self.answers = None
+        self.armed = False
+        self.again = 0
+        self.gone = None
+
+    def __call__(self, fragment):
+        if fragment.source == 0 and fragment.kind == DATA:
+            self.armed = True
+            self.again += fragment.again and self.gone()
+        elif fragment.source == 1 and self.armed and self.answers is None:
+            connection = fragment.connection
+            self.answers = connection.out if connection.out.rank == 1 else connection.back
+            return HOLD
+        return PASS
+
+
+def freed_while_active(**parameters):
+    """Twice some of it is sent again from where there is no memory any more."""
+    policy = Unanswered()
+    with ftrelay.Relay(policy) as relay, \
+            Job(relay, [RELAYED, "let_go", "FOLDER"], pml_dr_rto_max_ms=100, **parameters) as job:
+        policy.gone = lambda: job.exists("freed")
+        job.until(lambda: policy.again > 1 and policy.answers is not None, "data that is sent again")
+        expected = len(relay.connections)
+        policy.answers.release()
+        job.finish("relayed: right")
+        check(len(relay.connections) == expected and "writev" not in job.run.err, "a connection was lost")
+
+
+def sent_again_from_nowhere():
+    """a send that was freed while active is sent again when its buffer is gone"""
+    freed_while_active()
+
+
+def sent_again_from_nowhere_without_sums():
+    """the same where payloads are not summed, and threads"""
+    freed_while_active(pml_dr_checksum="header", pml_dr_progress="thread")
+
+
 def freed_while_it_waits(policy, **parameters):
     """Returns whether the connection was lost by it. Every byte must be right in any case."""
     with ftrelay.Relay(policy, buffer=BUFFER) as relay, \
@@ -113,4 +161,5 @@ def sent_elsewhere_from_there():
 
 if __name__ == "__main__":
     ftmpi.become_subreaper()
-    main([sent_again, sent_elsewhere, sent_again_from_there, sent_elsewhere_from_there])
+    main([sent_again, sent_elsewhere, sent_again_from_there, sent_elsewhere_from_there, sent_again_from_nowhere,
+          sent_again_from_nowhere_without_sums])

@@ -201,8 +201,11 @@ void Receiver::on_arrival(const FragHeader &h, PathId arrival, base::Time now)
 {
     note_echo(h, arrival, now);
     if (h.form == Form::brief &&
-        (!context_.valid || serial_diff(h.sequence, context_.sequence) > 0)) {
-        context_ = context_of(h); // one that is late must not take the newer one's place
+        (!context_.valid || serial_diff(h.sequence, context_.sequence) > 0 ||
+         serial_diff(context_.sequence, highest_) >= 0)) {
+        // One that is late must not take the newer one's place. But a context beyond all that has
+        // come is half the numbers old.
+        context_ = context_of(h);
     }
     if (h.has(flag_ack_wanted)) {
         if (h.kind == Kind::ack && is_trusted(arrival)) {

@@ -3,6 +3,9 @@
  *
  * usage: relayed freed FOLDER     rank 0 gives its buffer back to the system as soon as MPI_Send
  *                                 returns, and makes the file FOLDER/freed
+ *        relayed let_go FOLDER   rank 0 frees the request of a send that is not complete, and gives
+ *                                 its buffer back once FOLDER/received tells that it has come;
+ *                                 FOLDER/freed then
  *        relayed stepped FOLDER   rank 0 calls MPI once for each byte 's' that comes through the
  *                                 FIFO FOLDER/steps, and answers through FOLDER/taken, until there
  *                                 comes another; rank 1 sends to it once FOLDER/send exists
@@ -12,7 +15,6 @@
 
 #include <array>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -61,22 +63,6 @@ void receive_short(int from, int message)
     examine(bytes.data(), short_bytes, message);
 }
 
-void freed(int rank)
-{
-    if (rank == 0) {
-        void *memory =
-            mmap(nullptr, long_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        fill(static_cast<unsigned char *>(memory), long_bytes, 1);
-        MPI_Send(memory, long_bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
-        munmap(memory, long_bytes);
-        close(open((folder + "/freed").c_str(), O_CREAT | O_WRONLY, 0600));
-    } else {
-        std::vector<unsigned char> bytes(long_bytes);
-        MPI_Recv(bytes.data(), long_bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        examine(bytes.data(), long_bytes, 1);
-    }
-}
-
 void look_for_nothing()
 {
     int any = 0;
@@ -84,12 +70,46 @@ void look_for_nothing()
     MPI_Iprobe(MPI_ANY_SOURCE, no_such_tag, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);
 }
 
+void make_file(const char *name)
+{
+    close(open((folder + name).c_str(), O_CREAT | O_WRONLY, 0600));
+}
+
+void await_file(const char *name)
+{
+    while (access((folder + name).c_str(), F_OK) != 0) {
+        look_for_nothing();
+    }
+}
+
+void freed(int rank, bool while_active)
+{
+    if (rank == 0) {
+        void *memory =
+            mmap(nullptr, long_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        fill(static_cast<unsigned char *>(memory), long_bytes, 1);
+        if (while_active) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            MPI_Isend(memory, long_bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+            MPI_Request_free(&request);
+            await_file("/received");
+        } else {
+            MPI_Send(memory, long_bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+        }
+        munmap(memory, long_bytes);
+        make_file("/freed");
+    } else {
+        std::vector<unsigned char> bytes(long_bytes);
+        MPI_Recv(bytes.data(), long_bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        examine(bytes.data(), long_bytes, 1);
+        make_file("/received");
+    }
+}
+
 void stepped(int rank)
 {
     if (rank == 1) {
-        while (access((folder + "/send").c_str(), F_OK) != 0) {
-            look_for_nothing();
-        }
+        await_file("/send");
         send_short(0, 3);
         return;
     }
@@ -97,7 +117,7 @@ void stepped(int rank)
     const std::string taken = folder + "/taken";
     mkfifo(steps.c_str(), 0600);
     mkfifo(taken.c_str(), 0600);
-    close(open((folder + "/stepping").c_str(), O_CREAT | O_WRONLY, 0600));
+    make_file("/stepping");
     const int in = open(steps.c_str(), O_RDONLY);
     const int out = open(taken.c_str(), O_WRONLY);
     char wanted = 0;
@@ -116,8 +136,9 @@ int main(int argc, char **argv)
     int rank = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    const bool steps = argc == 3 && std::strcmp(argv[1], "stepped") == 0;
-    if (argc != 3 || (!steps && std::strcmp(argv[1], "freed") != 0)) {
+    const std::string what(argc == 3 ? argv[1] : "");
+    const bool steps = what == "stepped";
+    if (!steps && what != "freed" && what != "let_go") {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     folder = argv[2];
@@ -128,7 +149,7 @@ int main(int argc, char **argv)
         receive_short(0, 0);
         send_short(0, 0);
     }
-    steps ? stepped(rank) : freed(rank);
+    steps ? stepped(rank) : freed(rank, what == "let_go");
     if (rank == 0) {
         send_short(1, 1);
         receive_short(1, 2);

@@ -246,6 +246,27 @@ void another_path_is_another_context(void **)
     assert_int_equal(broken, 0);
 }
 
+// Of 2^31 numbers, those of long messages among them, no brief fragment may come; the next one may
+// not be the next of all, and is no late one.
+void a_context_may_be_very_old(void **)
+{
+    for (const std::uint32_t later : {0x7ffffff0U, 0x80000010U, 0xc0000000U, 0xfffffff0U}) {
+        Two t;
+        assert_int_equal(next_form(t), Form::brief);
+        t.settle();
+        const std::uint32_t tx = t.a.peer.paths()[0].next_tx;
+        t.a.peer.start_at(later, 1, tx);
+        t.b.peer.start_at(later, 1, tx);
+        (void)t.a.submit(false, 64, 64, t.now);
+        const auto late = t.a.pump(t.now);
+        assert_int_equal(next_form(t), Form::brief);
+        t.b.take_all(late, t.now);
+        assert_int_equal(next_form(t), Form::compressed);
+        assert_int_equal(t.b.broken, 0);
+        assert_true(t.b.delivered == (std::vector<std::uint32_t>{0, later + 1, later, later + 2}));
+    }
+}
+
 struct Outcome {
     bool in_order = false;
     bool whole = false;
@@ -364,6 +385,7 @@ int main()
         cmocka_unit_test(the_header_is_summed_also_where_payloads_are_not),
         cmocka_unit_test(nothing_is_compressed_that_cannot_be_foretold),
         cmocka_unit_test(another_path_is_another_context),
+        cmocka_unit_test(a_context_may_be_very_old),
         cmocka_unit_test(a_lost_one_is_noticed_by_the_next),
         cmocka_unit_test(without_its_context_nothing_is_taken_and_all_comes_again),
         cmocka_unit_test(what_comes_twice_or_late_is_known_again),

@@ -46,19 +46,23 @@ int drain(MPI_Comm /*comm*/, int /*key*/, void * /*value*/, void * /*state*/) no
     return MPI_SUCCESS;
 }
 
-/// Whether none of the processes that meet has anything of ours to acknowledge.
+/// Whether none of the processes that meet has anything of ours to acknowledge. The sends over
+/// their communicator have ended, but for those that the program has let go; what goes over another
+/// one may wait for a receive to come.
 bool acknowledged_by(opal_list_t *meeting) noexcept
 {
+    const int processes = static_cast<int>(opal_list_get_size(meeting));
     const opal_namelist_t *entry = nullptr;
     OPAL_LIST_FOREACH(entry, meeting, opal_namelist_t)
     {
         auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup(entry->name));
-        const PeerState *peer = proc == nullptr ? nullptr : Peers::existing(proc);
+        PeerState *peer = proc == nullptr ? nullptr : Peers::existing(proc);
         if (peer == nullptr) {
             continue;
         }
         Guard guard(peer->lock);
-        if (peer->error == MPI_SUCCESS && peer->unacknowledged()) {
+        if (peer->error == MPI_SUCCESS &&
+            (peer->unacknowledged() || peer->owes_freed_send(processes))) {
             return false;
         }
     }

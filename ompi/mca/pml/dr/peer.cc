@@ -46,6 +46,29 @@ std::size_t PeerState::bytes() const noexcept
            paths.size() * sizeof(BtlPath);
 }
 
+bool PeerState::owes_freed_send(int processes) noexcept
+{
+    const auto counts = [processes](const SendRequest &request) {
+        const ompi_communicator_t *comm = request.req_base.req_comm;
+        const int own = comm->c_local_group->grp_proc_count;
+        return request.life.was_freed() &&
+               (own + comm->c_remote_group->grp_proc_count == processes ||
+                (!OMPI_COMM_IS_INTER(comm) && own == processes));
+    };
+    for (SendRequest *request = pending.front(); request != nullptr;
+         request = pending.next(request)) {
+        if (counts(*request)) {
+            return true;
+        }
+    }
+    for (SendRequest *request = data.front(); request != nullptr; request = data.next(request)) {
+        if (counts(*request)) {
+            return true;
+        }
+    }
+    return sends.any(counts);
+}
+
 bool PeerState::tell_taken(base::Time present) noexcept
 {
     if (eager_taken == eager_told || error != MPI_SUCCESS) {

@@ -109,6 +109,9 @@ class PeerState {
     bool idle() const noexcept;
     /// Something that was sent, or is to be sent as an answer, is not acknowledged.
     bool unacknowledged() const noexcept { return !engine.drained() || waiting_ != nullptr; }
+    /// A send that its user has freed, over a communicator of so many processes, has not begun, or
+    /// waits for its receiver, or is in the engine in part only. Nobody waits for it.
+    bool owes_freed_send(int processes) noexcept;
     /// A message without an acknowledgement has not left this process yet: a BTL has it still (its
     /// connection is not up, or is full), or does not have it at all. What left once and was sent
     /// again since nobody answered, as who computes, has left.

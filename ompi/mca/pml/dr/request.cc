@@ -1,5 +1,6 @@
 #include "ompi/mca/pml/dr/request.hpp"
 
+#include "ompi/mca/pml/dr/peer.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"
 #include "opal/mca/hand_over.hpp"
@@ -14,7 +15,16 @@ int free_send(ompi_request_t **request) noexcept
 {
     SendRequest *send = send_request(*request);
     mca::take_over(send);
-    if (send->life.free()) {
+    bool last = false;
+    if (send->peer == nullptr || OPAL_LIKELY(send->life.is_over())) {
+        last = send->life.free();
+    } else {
+        // Its user may take the buffer away from now on (may_be_gone): whoever is just copying from
+        // it holds the lock.
+        Guard guard(send->peer->lock);
+        last = send->life.free();
+    }
+    if (last) {
         release(send);
     }
     *request = MPI_REQUEST_NULL;

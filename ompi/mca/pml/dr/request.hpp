@@ -39,6 +39,14 @@ class Life {
     {
         return __atomic_load_n(&word_, __ATOMIC_RELAXED) & ~flags;
     }
+    bool was_freed() const noexcept
+    {
+        return (__atomic_load_n(&word_, __ATOMIC_ACQUIRE) & freed) != 0;
+    }
+    bool is_over() const noexcept
+    {
+        return (__atomic_load_n(&word_, __ATOMIC_ACQUIRE) & done) != 0;
+    }
     /// The user lets go. \return true when the caller is to release the request
     bool free() noexcept
     {

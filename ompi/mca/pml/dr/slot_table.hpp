@@ -2,6 +2,7 @@
 /// Numbers for requests that travel over the wire and come back: an index and a generation, so that
 /// a stale or invented number finds nothing and no pointer ever leaves the process.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -54,6 +55,14 @@ class SlotTable {
     bool empty() const noexcept { return count_ == 0; }
     /// Memory that it has allocated beside itself.
     std::size_t allocated_bytes() const noexcept { return slots_.capacity() * sizeof(Slot); }
+    /// Whether `which` holds of an object that has a number.
+    template <class Which>
+    bool any(Which which) const noexcept
+    {
+        return std::any_of(slots_.begin(), slots_.end(), [&](const Slot &slot) {
+            return slot.object != nullptr && which(*slot.object);
+        });
+    }
     /// Every object that has a number.
     std::vector<T *> objects() const
     {

@@ -7,6 +7,7 @@
 /// btl_send of a BTL that gathers fragments, whose descriptors are its own from then on. (The short
 /// way over btl/tcp keeps it too, where there are no threads and it is no lock: express.cc.)
 #include "ompi/mca/pml/dr/clock.hpp"
+#include "ompi/mca/pml/dr/copy_if_there.hpp"
 #include "ompi/mca/pml/dr/front.hpp"
 #include "ompi/mca/pml/dr/parameters.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
@@ -16,6 +17,9 @@
 #include "opal/ft/base/copy.hpp"
 #include "opal/ft/base/crc32c.hpp"
 #include "opal/mca/hand_over.hpp"
+
+#include <memory>
+#include <new>
 
 namespace ft::dr {
 
@@ -41,6 +45,38 @@ bool lost_in_stream(const reliability::FragmentRecord &record, const BtlPath &pa
     using reliability::LossReason;
     return record.tries == 1 && record.held == 0 && path.tcp != nullptr &&
            (record.reason == LossReason::gap || record.reason == LossReason::nack);
+}
+
+/// Whether its bytes may have been taken away: a request that is not complete was freed, and its
+/// user, who was told by other means that the message is there, may know more than this end. Not so
+/// before the first transmission, and not in the MPI buffer, whose end waits.
+bool may_be_gone(const TxVfrag &tx) noexcept
+{
+    return tx.packed == nullptr && tx.request != nullptr && tx.request->bsend_buffer == nullptr &&
+           tx.request->life.was_freed();
+}
+
+/// What is sent in the place of such bytes.
+struct Rescued {
+    std::unique_ptr<std::byte[]> bytes; ///< nullptr: there is no memory, or no way, at present
+    bool gone = false;                  ///< they are zeros
+};
+
+Rescued rescue(std::span<const std::byte> from) noexcept
+{
+    Rescued rescued;
+    rescued.bytes.reset(new (std::nothrow) std::byte[from.size()]);
+    if (rescued.bytes == nullptr) {
+        return rescued;
+    }
+    const Copied copied = copy_if_there(rescued.bytes.get(), from);
+    if (copied == Copied::not_now) {
+        rescued.bytes.reset();
+    } else if (copied == Copied::gone) {
+        rescued.gone = true;
+        std::memset(rescued.bytes.get(), 0, from.size());
+    }
+    return rescued;
 }
 
 /// After btl/tcp returned an error for a control fragment: whether it is still ours. False also
@@ -224,6 +260,14 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
     } else {
         header.upper_bytes = data_bytes;
     }
+    Rescued rescued;
+    if (OPAL_UNLIKELY(what.choice.retransmission) && may_be_gone(*tx)) {
+        rescued = rescue({bytes, payload});
+        bytes = rescued.bytes.get();
+        if (bytes == nullptr) {
+            return false;
+        }
+    }
     const std::size_t front_bytes = header_bytes + header.upper_bytes;
     const std::size_t total = front_bytes + payload;
     const bool sums = path.checksum && payload != 0;
@@ -253,6 +297,13 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         }
     };
     const auto sum = [&] {
+        if (OPAL_UNLIKELY(rescued.gone)) {
+            // The receiver has it, and answers to its number. If the program was wrong and it has
+            // not, nothing takes this for the message.
+            header.flags |= reliability::flag_payload_checksummed;
+            header.payload_crc = ~base::crc32c(from);
+            return;
+        }
         if (!sums) {
             return;
         }
@@ -278,7 +329,7 @@ bool PeerState::transmit_fragment(BtlPath &path, reliability::Transmit &what,
         return false;
     }
     mca_btl_base_descriptor_t *des = nullptr;
-    if (path.in_place && payload >= in_place_from &&
+    if (path.in_place && payload >= in_place_from && rescued.bytes == nullptr &&
         (!what.choice.retransmission || lost_in_stream(tx->vfrag.fragments[index], path) ||
          OPAL_UNLIKELY(parameters().disable.copies))) {
         opal_convertor_t convertor;
