@@ -45,7 +45,9 @@ extern "C" {
 /** A process that takes part in the operation has failed. The two names mean the same. */
 #define MPI_ERR_RANK_FAIL_STOP 75
 #define MPIX_ERR_PROC_FAILED 75
-/** A process that might have sent has failed; the receive from any source goes on. */
+/** Never given; programs for ULFM name it. When a process that might have sent has failed, a
+    pending receive from any source ends with MPI_ERR_RANK_FAIL_STOP and its request is freed. Post
+    it anew after MPIX_Comm_failure_ack: no message is lost. */
 #define MPIX_ERR_PROC_FAILED_PENDING 76
 /** The communicator has been revoked. */
 #define MPIX_ERR_REVOKED 77

@@ -56,6 +56,16 @@ def leaf():
     walk(4, "recognised", "3", {0, 1, 2})
 
 
+def large():
+    """Blocks that are at places beyond the numbers of an int"""
+    walk(3, "large", "0", {1, 2})
+
+
+def kinds():
+    """Each rank has its own datatype for the same block"""
+    walk(6, "kinds", "5", {0, 1, 2, 3, 4})
+
+
 def refused():
     """While the failure is not recognised every collective ends with the error everywhere"""
     walk(4, "refused", "1", {0, 2, 3})
@@ -76,7 +86,7 @@ def ulfm():
         walk(ranks, "", "", set(range(ranks)) - {2}, program="ulfm")
 
 
-WITH_DEATHS = [ulfm, root, inner, leaf, refused, at_entry]
+WITH_DEATHS = [ulfm, root, inner, leaf, large, kinds, refused, at_entry]
 
 
 def over_tcp():

@@ -104,6 +104,12 @@ struct Module : mca_coll_base_module_t {
 /// What a Scratch begins with and a request never does.
 inline constexpr char scratch_mark = 0;
 
+/// A datatype that a collective has made for itself. Messages that are still under way hold it too.
+struct Unmake {
+    void operator()(ompi_datatype_t *type) const noexcept { ompi_datatype_destroy(&type); }
+};
+using MadeType = std::unique_ptr<ompi_datatype_t, Unmake>;
+
 /// Arguments of a collective among the survivors, kept until it has ended.
 struct Scratch {
     const char *mark = &scratch_mark; ///< the first member
@@ -112,6 +118,7 @@ struct Scratch {
     std::vector<int> counts[2];
     std::vector<int> places[2];
     std::vector<ompi_datatype_t *> types[2];
+    MadeType made[2];
     std::unique_ptr<char[]> bytes;
     std::unique_ptr<char[]> more_bytes;
     /// What is to be copied to the program's buffer when the collective has succeeded.

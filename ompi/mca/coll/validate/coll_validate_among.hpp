@@ -19,6 +19,13 @@ struct Block {
     Type type;
 };
 
+/// The survivors' blocks where they have been before.
+struct Blocks {
+    const int *counts;
+    const int *places;
+    Type type;
+};
+
 /// One call among the survivors.
 class Among {
   public:
@@ -85,20 +92,33 @@ class Among {
         }
         return into.data();
     }
-    /// The same count for every survivor, each at its old place.
-    bool spread(int side, int count)
+    /// The same block for every survivor, each at its old place.
+    Blocks spread(int side, int count, Type type)
     {
-        for (int r = 0; r < size(); ++r) {
-            if (has(r)) {
-                const long long place = static_cast<long long>(r) * count;
-                if (place > INT_MAX) {
-                    return false; // Open MPI's arrays of places are int
-                }
-                scratch().counts[side].push_back(count);
-                scratch().places[side].push_back(static_cast<int>(place));
-            }
+        return spread(side, stays(count) ? Block{nullptr, count, type} : whole(side, count, type));
+    }
+    /// The same of an allgather, where what this process brings may have to change with it. The
+    /// algorithm is chosen by the size of the type that is brought, times the counts of what is
+    /// received.
+    Blocks spread(Block &own, int count, Type type)
+    {
+        const bool brings = own.bytes != MPI_IN_PLACE;
+        if (stays(count) && (!brings || size_of(own.type) == size_of(type))) {
+            return spread(1, Block{nullptr, count, type});
         }
-        return true;
+        const Block each = whole(1, count, type);
+        if (brings) {
+            const bool alike = own.count == count && own.type == type;
+            const Block one = alike ? each : whole(0, own.count, own.type);
+            own = {own.bytes, one.count, one.type};
+        }
+        return spread(1, each);
+    }
+    /// The block that a process has which is not the root.
+    Block lone_block(int root, int count, Type type)
+    {
+        const bool one = module_.record->inter() && root >= 0;
+        return one ? whole(0, count, type) : Block{nullptr, count, type};
     }
     /// The survivors' blocks of `from`, one behind the other. \param counts of each block
     const void *pack(const void *from, const int *counts, Type type)
@@ -129,16 +149,17 @@ class Among {
 
     /// Whether blocks of so many elements are few bytes in all. Then they are packed, and the stock
     /// components choose for equal blocks as they would in the smaller group. All ranks see it
-    /// alike, but those of an intercommunicator that only look on.
+    /// alike, but those of an intercommunicator that only look on. Elements of no bytes may be any
+    /// number, and are not packed.
     bool small(int count, Type type) const
     {
         constexpr std::size_t most = 64 << 10;
-        std::size_t each = 0;
-        if (!module_.record->inter()) {
-            ompi_datatype_type_size(type, &each);
-            each *= static_cast<std::size_t>(count) * static_cast<std::size_t>(size());
+        if (module_.record->inter()) {
+            return false;
         }
-        return !module_.record->inter() && each <= most;
+        const std::size_t bytes =
+            size_of(type) * static_cast<std::size_t>(count) * static_cast<std::size_t>(size());
+        return bytes != 0 && bytes <= most;
     }
     /// Room for the survivors' blocks, of so many elements each.
     char *room(std::unique_ptr<char[]> &bytes, int count, Type type) const
@@ -240,6 +261,50 @@ class Among {
     }
 
   private:
+    /// Whether blocks stay so many elements each, and do not become one of a type made for them.
+    /// Their places must be numbers that Open MPI's arrays can hold. The processes of an
+    /// intercommunicator take each other's counts for counts of their own types, so there each
+    /// block is one of something.
+    bool stays(int count) const
+    {
+        int last = size() - 1;
+        while (last > 0 && !has(last)) {
+            --last;
+        }
+        return !module_.record->inter() && static_cast<long long>(last) * count <= INT_MAX;
+    }
+    static std::size_t size_of(Type type)
+    {
+        std::size_t bytes = 0;
+        ompi_datatype_type_size(type, &bytes);
+        return bytes;
+    }
+    /// A block as one element, of a type that lives as long as the call. For who sends or receives
+    /// it at the other end nothing is changed.
+    Block whole(int side, int count, Type type)
+    {
+        Type made = nullptr;
+        if (ompi_datatype_create_contiguous(count, type, &made) != OMPI_SUCCESS) {
+            throw std::bad_alloc();
+        }
+        scratch().made[side].reset(made);
+        if (ompi_datatype_commit(&made) != OMPI_SUCCESS) {
+            throw std::bad_alloc();
+        }
+        return {nullptr, 1, made};
+    }
+    Blocks spread(int side, const Block &each)
+    {
+        Scratch &s = scratch();
+        for (int r = 0; r < size(); ++r) {
+            if (has(r)) {
+                s.counts[side].push_back(each.count);
+                s.places[side].push_back(r * each.count);
+            }
+        }
+        return {s.counts[side].data(), s.places[side].data(), each.type};
+    }
+
     Module &module_;
     const bool goes_on_;
     Scratch *scratch_ = nullptr;

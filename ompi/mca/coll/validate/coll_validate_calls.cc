@@ -39,6 +39,9 @@ try {
     }
     return among.comm == nullptr ? among.refuse(MPI_ERR_NO_MEM, request) : call(among);
 } catch (...) {
+    if (request != nullptr) {
+        *request = &ompi_request_null.request;
+    }
     return MPI_ERR_NO_MEM;
 }
 
@@ -126,12 +129,13 @@ int late_gather(Module &m, Request request, const void *from, int send_count, Ty
             among.unpack_later(heard, into, count, type);
             return FT_CALL(gather, own.bytes, own.count, own.type, heard, count, type, to);
         }
-        Scratch &s = among.scratch();
-        if (here && !among.spread(0, count)) {
-            return among.refuse(MPI_ERR_COUNT, request);
+        if (!here) {
+            const Block own = among.lone_block(root, send_count, send_type);
+            return FT_CALL(gatherv, from, own.count, own.type, into, nullptr, nullptr, type, to);
         }
-        return FT_CALL(gatherv, from, send_count, send_type, into, s.counts[0].data(),
-                       s.places[0].data(), type, to);
+        const Blocks heard = among.spread(0, count, type);
+        return FT_CALL(gatherv, from, send_count, send_type, into, heard.counts, heard.places,
+                       heard.type, to);
     });
 }
 
@@ -158,12 +162,13 @@ int late_scatter(Module &m, Request request, const void *from, int send_count, T
                 here ? among.packed(among.scratch().bytes, from, send_count, send_type) : from;
             return FT_CALL(scatter, blocks, send_count, send_type, into, count, type, to);
         }
-        Scratch &s = among.scratch();
-        if (here && !among.spread(0, send_count)) {
-            return among.refuse(MPI_ERR_COUNT, request);
+        if (!here) {
+            const Block own = among.lone_block(root, count, type);
+            return FT_CALL(scatterv, from, nullptr, nullptr, send_type, into, own.count, own.type,
+                           to);
         }
-        return FT_CALL(scatterv, from, s.counts[0].data(), s.places[0].data(), send_type, into,
-                       count, type, to);
+        const Blocks told = among.spread(0, send_count, send_type);
+        return FT_CALL(scatterv, from, told.counts, told.places, told.type, into, count, type, to);
     });
 }
 
@@ -187,12 +192,10 @@ int late_allgather(Module &m, Request request, const void *from, int send_count,
             among.unpack_later(heard, into, count, type);
             return FT_CALL(allgather, own.bytes, own.count, own.type, heard, count, type);
         }
-        Scratch &s = among.scratch();
-        if (!among.spread(0, count)) {
-            return among.refuse(MPI_ERR_COUNT, request);
-        }
-        return FT_CALL(allgatherv, from, send_count, send_type, into, s.counts[0].data(),
-                       s.places[0].data(), type);
+        Block own = {from, send_count, send_type};
+        const Blocks heard = among.spread(own, count, type);
+        return FT_CALL(allgatherv, from, own.count, own.type, into, heard.counts, heard.places,
+                       heard.type);
     });
 }
 
@@ -200,9 +203,9 @@ int late_alltoall(Module &m, Request request, const void *from, int send_count, 
                   void *into, int count, Type type) noexcept
 {
     return survive(m, request, [&](Among &among) {
-        Scratch &s = among.scratch();
         const bool in_place = from == MPI_IN_PLACE;
         if (among.small(count, type)) {
+            Scratch &s = among.scratch();
             char *heard = in_place ? among.packed(s.bytes, into, count, type)
                                    : among.room(s.bytes, count, type);
             const void *told =
@@ -210,12 +213,11 @@ int late_alltoall(Module &m, Request request, const void *from, int send_count, 
             among.unpack_later(heard, into, count, type);
             return FT_CALL(alltoall, told, send_count, send_type, heard, count, type);
         }
-        if (!among.spread(0, in_place ? 0 : send_count) || !among.spread(1, count)) {
-            return among.refuse(MPI_ERR_COUNT, request);
-        }
-        return FT_CALL(alltoallv, from, s.counts[0].data(), s.places[0].data(),
-                       in_place ? type : send_type, into, s.counts[1].data(), s.places[1].data(),
-                       type);
+        const Blocks heard = among.spread(1, count, type);
+        const Blocks told = in_place ? Blocks{nullptr, nullptr, heard.type}
+                                     : among.spread(0, send_count, send_type);
+        return FT_CALL(alltoallv, from, told.counts, told.places, told.type, into, heard.counts,
+                       heard.places, heard.type);
     });
 }
 
