@@ -3,6 +3,7 @@
 #include "ompi/mca/error_classes.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 
 #include "ompi/mpi_ft/contexts.hpp"
@@ -141,10 +142,16 @@ void Service::introduce(Record &record)
     named = &record;
     news_ = ~std::uint64_t{0};
     all_anew_ = true; // it must hear what the others have
-    std::vector<KeptLetter> early;
-    std::swap(early, early_);
+    // What one of them says may introduce another record, for which others are.
+    const auto own =
+        std::stable_partition(early_.begin(), early_.end(), [&](const KeptLetter &kept) {
+            return kept.letter().key != record.key();
+        });
+    std::vector<KeptLetter> early(std::make_move_iterator(own),
+                                  std::make_move_iterator(early_.end()));
+    early_.erase(own, early_.end());
     for (KeptLetter &kept : early) {
-        if (kept.letter().key != record.key() || !record.on_letter(kept.letter())) {
+        if (!record.on_letter(kept.letter())) {
             early_.push_back(std::move(kept));
         }
     }
