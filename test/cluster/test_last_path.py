@@ -69,7 +69,8 @@ def reset_without_making_it_anew():
 
 def dead_for_good(how):
     """Cut the only rail of one of three hosts and leave it."""
-    settings = dict(DR, pml_dr_give_up_ms=2500, pml_dr_keepalive_ms=300, pml_dr_reconnect_ms=2500)
+    # Ranks that live go without a core for less than that.
+    settings = dict(DR, pml_dr_give_up_ms=4000, pml_dr_keepalive_ms=300, pml_dr_reconnect_ms=2500)
     with ftcluster.Cluster(hosts=3, rails=1) as cluster:
         marks = cluster.marks()
         options = [word for name, value in settings.items() for word in ("--mca", name, value)]

@@ -57,6 +57,20 @@ def host_inits(cluster):
     return [os.pidfd_open(pid) for pid in first_processes(cluster).values()]
 
 
+def sleeper(cluster, host):
+    """A command that runs on the host for as long as it may."""
+    marks = cluster.marks()
+    run = cluster.start("run", host, "sh", "-c", f"echo 0 up > {marks.path}; exec sleep 1000")
+    check(marks.wait(lambda t: t == "up", run.deadline, run), "the command was not started")
+    marks.close()
+    return run
+
+
+def lost(run):
+    """The command had begun, and its host is gone: nobody is left who could say so."""
+    check((run.wait(), run.err) == (255, ""), f"a lost command gave {run.code}, not 255, and said {run.err!r}")
+
+
 def all_end(pidfds, seconds):
     deadline = time.monotonic() + seconds
     left = set(pidfds)
@@ -143,10 +157,10 @@ def killed_supervisor_takes_all_along():
     cluster = ftcluster.Cluster(hosts=3)
     with cluster:
         inits = host_inits(cluster)
-        sleeper = cluster.start("run", "n1", "sleep", "1000", deadline=30)
+        run = sleeper(cluster, "n1")
         os.kill(record(cluster)["pid"], signal.SIGKILL)
         check(all_end(inits, 10), "a host outlived its supervisor")
-        check(sleeper.wait() == 255, f"a lost command gave {sleeper.code}, not 255")
+        lost(run)
         run = ftcluster.command([TOOL, "reap"])
         check(run.code == 0 and cluster.state in run.out, f"not reaped: {run.out} {run.err}")
         check(not os.path.exists(cluster.state), "reap left the state folder")
@@ -206,22 +220,19 @@ def commands_and_their_ends():
         check(run.wait() == 127 and "no-such-command" in run.err, f"{run.code} {run.err}")
         run = cluster.start("run", "n9", "true")
         check(run.wait() == 255 and "n9" in run.err, f"{run.code} {run.err}")
-        marks = cluster.marks()
-        run = cluster.start("run", "n1", "sh", "-c", f"echo 0 up > {marks.path}; exec sleep 1000")
-        check(marks.wait(lambda t: t == "up", time.monotonic() + 10, run), "not started")
+        run = sleeper(cluster, "n1")
         os.kill(run.pid, signal.SIGTERM)
         check(run.wait() == 128 + signal.SIGTERM, f"SIGTERM gave {run.code}")
-        marks.close()
 
 
 def kill_and_boot():
     """a killed host is down with all it ran, boots again, and is itself again"""
     with ftcluster.Cluster(hosts=2) as cluster:
-        run = cluster.start("run", "n1", "sleep", "1000", deadline=20)
+        run = sleeper(cluster, "n1")
         # While this is open the kernel does not take the dead host's network apart, as it may not have yet when it boots.
         network = os.open(f"/proc/{first_processes(cluster)['n1']}/ns/net", os.O_RDONLY)
         cluster.tool("kill", "n1")
-        check(run.wait() == 255, f"a command on a killed host gave {run.code}")
+        lost(run)
         check(cluster.start("run", "n1", "true").wait() == 255, "a killed host answers")
         check(cluster.start("kill", "n1").wait() == 1, "killed twice")
         cluster.tool("boot", "n1")

@@ -25,7 +25,7 @@ import ftcluster  # noqa: E402
 from fttap import check, main  # noqa: E402
 from test_radixft import RADIXFT, appended, processes  # noqa: E402
 from test_radixft_init import HOSTS, KILLED, STANDS, VICTIM, WAITS, start  # noqa: E402
-from test_radixft_join import job_on  # noqa: E402
+from test_radixft_join import job_on, launch_wait  # noqa: E402
 
 ANYWHERE = 0  # a point of MPI_Init by which no rank comes
 CANNOT_START = "errmgr/radixft: the job cannot start, and is ended."
@@ -106,11 +106,12 @@ def more_is_down():
 
 def host_is_silent():
     """A host that does not answer is given up after launch_wait; one that then calls too late is told to leave"""
+    wait = launch_wait()  # nobody launches beside this
     with ftcluster.Cluster(hosts=HOSTS) as cluster:
         cluster.tool("cut", "n3", "m", "--how", "drop")
-        with start(cluster, ANYWHERE, WAITS, mca=settings(0, wait=3000)) as it:
-            ends(it, "no sign of readiness within 3000 ms")
-        with start(cluster, "modex", WAITS, mca=settings(1, wait=3000)) as it:
+        with start(cluster, ANYWHERE, WAITS, mca=settings(0, wait=wait)) as it:
+            ends(it, f"no sign of readiness within {wait} ms")
+        with start(cluster, "modex", WAITS, mca=settings(1, wait=wait)) as it:
             it.hears("stands", "the rank did not get there")
             cluster.ask("heal", host="n3", rail="m")
             while left := [found for found in processes(cluster, "^orted") if found[0] == "n3"]:

@@ -24,6 +24,8 @@ PAIR = os.path.join(PROGRAMS, "pair")
 HALF_TAKEN = os.path.join(PROGRAMS, "half_taken")
 UNMATCHED = os.path.join(PROGRAMS, "unmatched")
 LEAVES = os.path.join(BUILD, "test", "mpi", "programs", "leaves")
+# These tests wait for so long anyway. It is more than a rank that lives goes without a core.
+GIVE_UP_MS = "4000"
 
 
 def mpirun(*arguments):
@@ -73,6 +75,14 @@ def unacknowledged_across_nodes():
                 "may be lost, and nobody would ever know")
 
 
+def datagrams_without_dr():
+    """datagrams under a PML that does not retransmit lead nowhere, and a process that has them says so, whichever it is"""
+    halves = (["-n", "1", "env", f"OMPI_MCA_btl={btls}", MATCHING] for btls in ("tcp,self", "dgram,tcp,self"))
+    code, text = mpirun("--mca", "pml", "ob1", "--mca", "btl_dgram_if_include", "lo", *next(halves), ":", *next(halves))
+    fttap.check(code == 0, f"exit code {code}\n{text}")
+    fttap.check(" ".join(text.split()).count("the PML of this job is ob1, which does not send lost fragments again") == 1, text)
+
+
 def contradictions():
     """numbers that contradict each other"""
     refused(dr("--mca", "pml_dr_rto_min_us", "900000", "--mca", "pml_dr_rto_max_ms", "10"),
@@ -84,7 +94,7 @@ def lost_peer():
     """a rank that is cut off is given up, the others go on"""
     for kind in ("kill_error", "kill_after"):
         code, text = mpirun("-n", "3", "--mca", "pml", "dr", "--mca", "btl", "fault,tcp,self",
-                            "--mca", "pml_dr_give_up_ms", "2500",
+                            "--mca", "pml_dr_give_up_ms", GIVE_UP_MS,
                             "--mca", "pml_dr_keepalive_ms", "300",
                             "--mca", "btl_fault_ranks", "1", "--mca", f"btl_fault_{kind}", "300",
                             LOST_PEER)
@@ -110,7 +120,7 @@ def lost_halfway():
 
 def unmatched():
     """a synchronous send to who falls silent before it receives ends, although all is acknowledged and nobody is asked"""
-    _, text = mpirun("-n", "2", "--mca", "pml", "dr", "--mca", "btl", "tcp,self", "--mca", "pml_dr_give_up_ms", "2500",
+    _, text = mpirun("-n", "2", "--mca", "pml", "dr", "--mca", "btl", "tcp,self", "--mca", "pml_dr_give_up_ms", GIVE_UP_MS,
                      UNMATCHED)
     fttap.check("unmatched: passed" in text, text)
 
@@ -121,7 +131,7 @@ def refused_connections():
         fifo = os.path.join(folder, "fifo")
         os.mkfifo(fifo)
         code, text = mpirun("-n", "3", "--mca", "pml", "dr", "--mca", "btl", "tcp,self",
-                            "--mca", "pml_dr_give_up_ms", "2500", REFUSED, fifo)
+                            "--mca", "pml_dr_give_up_ms", GIVE_UP_MS, REFUSED, fifo)
     fttap.check(code == 0 and text.count(" right") == 3, f"exit {code}\n{text}")
 
 
@@ -217,6 +227,7 @@ def variables_agree_with_the_manual():
     ftmanual.variables_agree("pml", "dr", "ompi/mca/pml/dr")
 
 
-fttap.main([out_of_range, unknown_words, unacknowledged_across_nodes, contradictions, lost_peer, lost_halfway, unmatched,
-            refused_connections, broken_pipe, half_taken, left_by_exit, idle_peer_is_small, peers_at_first_contact,
-            numbers_arrive, inert_unless_named, settings_agree_with_the_manual, variables_agree_with_the_manual])
+fttap.main([out_of_range, unknown_words, unacknowledged_across_nodes, datagrams_without_dr, contradictions, lost_peer,
+            lost_halfway, unmatched, refused_connections, broken_pipe, half_taken, left_by_exit, idle_peer_is_small,
+            peers_at_first_contact, numbers_arrive, inert_unless_named, settings_agree_with_the_manual,
+            variables_agree_with_the_manual])

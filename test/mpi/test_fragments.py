@@ -37,7 +37,7 @@ def finish(arguments, **environment):
 
 def is_large(found):
     fttap.check(LARGE < found["max_send_size"] < LARGE + 1024, f"{found}")
-    # 1 MiB and a rendezvous; what is lost or late may be sent again.
+    # 1 MiB and a rendezvous.
     fttap.check(2 + RENDEZVOUS <= found["fragments"] < 1048576 // STOCK, f"{found}")
 
 

@@ -14,14 +14,16 @@ constexpr std::size_t provider_bytes = 32;        ///< of its name, zeros after 
 constexpr std::size_t place_bytes =
     provider_bytes + Address::most_bytes + 1 + btl::address_bytes + 4 + 1;
 
-/// Whether the PML that was selected retransmits; says why not, once.
+/// Whether the PML that was selected retransmits; says why not, once for each host. Nothing holds
+/// the processes together any more when this is asked: the first to find no way ends the job,
+/// perhaps before another one has come here.
 bool used_by_dr() noexcept
 {
     static const bool does = [] {
         if (mca::pml_retransmits()) {
             return true;
         }
-        btl::complain(help_file, "wrong-pml", mca::selected_pml());
+        btl::complain_of_host(help_file, "wrong-pml", mca::selected_pml());
         return false;
     }();
     return does;
