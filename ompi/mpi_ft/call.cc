@@ -233,27 +233,13 @@ Value agree_now(Record &record, const Brought &brought, Attempt *attempt)
     return std::move(outcome.value);
 }
 
-Value recover_now(Record &record, const Brought &brought)
-{
-    Value value;
-    do {
-        value = agree_now(record, brought);
-    } while ((value.flags & all_recover) == 0);
-    return value;
-}
-
 namespace {
 
 /// What a call does before and after each of the agreements that it takes. The lock is held.
 class Attempts {
   public:
-    Attempts(Record &record, Purpose purpose, Semantics semantics,
-             std::function<std::size_t(const Value &)> needed)
-        : record_(record),
-          purpose_(purpose),
-          semantics_(semantics),
-          needed_(std::move(needed)),
-          first_(record.window())
+    Attempts(Record &record, Purpose purpose, std::function<std::size_t(const Value &)> needed)
+        : record_(record), purpose_(purpose), needed_(std::move(needed)), first_(record.window())
     {
     }
     Brought begin()
@@ -261,7 +247,6 @@ class Attempts {
         agreed.window = (first_ + attempt.number) % window_count();
         offer_.emplace(agreed.window);
         Brought brought;
-        brought.semantics = semantics_;
         brought.flags = purpose_ == Purpose::recover
                             ? recovering(offer_->mask())
                             : making(purpose_ == Purpose::make, offer_->mask());
@@ -271,11 +256,6 @@ class Attempts {
     bool end(const Value &value)
     {
         mixed_ = (value.flags & (all_make | all_recover)) == 0;
-        if (mixed_ && purpose_ == Purpose::recover) {
-            offer_.reset();
-            attempt = {}; // of the next call: as if this one had not been
-            return false;
-        }
         const std::size_t wanted = needed_(value);
         agreed.value = value;
         agreed.contexts = offer_->take(value.flags, wanted);
@@ -300,7 +280,6 @@ class Attempts {
   private:
     Record &record_;
     Purpose purpose_;
-    Semantics semantics_;
     std::function<std::size_t(const Value &)> needed_;
     std::uint32_t first_;
     bool mixed_ = false;
@@ -309,13 +288,13 @@ class Attempts {
 
 } // namespace
 
-Agreed agree_with_contexts(Record &record, Purpose purpose, Semantics semantics,
+Agreed agree_with_contexts(Record &record, Purpose purpose,
                            const std::function<std::size_t(const Value &)> &needed)
 {
     std::optional<Attempts> attempts;
     {
         const Lock lock;
-        attempts.emplace(record, purpose, semantics, needed);
+        attempts.emplace(record, purpose, needed);
     }
     while (true) {
         Brought brought;
@@ -349,11 +328,11 @@ void go_on(Record &record, const std::shared_ptr<Attempts> &attempts,
 
 } // namespace
 
-void agree_with_contexts_later(Record &record, Purpose purpose, Semantics semantics,
+void agree_with_contexts_later(Record &record, Purpose purpose,
                                std::function<std::size_t(const Value &)> needed,
                                std::function<void(const Agreed &)> then)
 {
-    const auto attempts = std::make_shared<Attempts>(record, purpose, semantics, std::move(needed));
+    const auto attempts = std::make_shared<Attempts>(record, purpose, std::move(needed));
     go_on(record, attempts, std::move(then));
 }
 

@@ -54,10 +54,7 @@ void catch_up();
 /// Agrees and waits. Without the lock held. \param attempt as of Record::agree
 Value agree_now(Record &record, const Brought &brought, Attempt *attempt = nullptr);
 
-/// The same for a call that comes after a failure: agrees again when others were making a
-/// communicator (contexts.hpp).
-Value recover_now(Record &record, const Brought &brought);
-/// What such a call brings.
+/// What a call brings that comes after a failure.
 constexpr std::uint64_t recovering(std::uint64_t flags)
 {
     return (flags & all_ids) | all_recover | unrevoked;
@@ -84,11 +81,11 @@ struct Agreed {
     std::uint32_t window = 0;            ///< in which they were found
 };
 /// \param needed how many context ids a value asks for; the same answer everywhere
-Agreed agree_with_contexts(Record &record, Purpose purpose, Semantics semantics,
+Agreed agree_with_contexts(Record &record, Purpose purpose,
                            const std::function<std::size_t(const Value &)> &needed);
 /// The same without waiting. The service's lock is held, and again while `needed` and `then` are
 /// called.
-void agree_with_contexts_later(Record &record, Purpose purpose, Semantics semantics,
+void agree_with_contexts_later(Record &record, Purpose purpose,
                                std::function<std::size_t(const Value &)> needed,
                                std::function<void(const Agreed &)> then);
 

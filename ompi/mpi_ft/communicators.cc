@@ -115,8 +115,8 @@ int conclude(Draft draft, Verdict verdict, const Agreed &agreed, ompi_communicat
 int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
 {
     Verdict verdict;
-    const Agreed agreed = agree_with_contexts(
-        record, purpose(record, draft), Semantics::strict, [&](const Value &value) {
+    const Agreed agreed =
+        agree_with_contexts(record, purpose(record, draft), [&](const Value &value) {
             verdict = judge(record, value);
             return record.guest() ? contexts_for(draft, value) : contexts_for(draft, verdict);
         });
@@ -145,7 +145,7 @@ int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_
     *request = pending->request();
     const auto verdict = std::make_shared<Verdict>();
     agree_with_contexts_later(
-        record, its, Semantics::strict,
+        record, its,
         [&record, draft, verdict](const Value &value) {
             *verdict = judge(record, value);
             return contexts_for(draft, *verdict);
@@ -344,7 +344,7 @@ int PMPI_Comm_disconnect(MPI_Comm *comm)
     const int code = guarded(*comm, "MPI_Comm_disconnect", [&](Record &record) -> int {
         Brought brought;
         brought.flags = recovering(all_ids);
-        failed = !recover_now(record, brought).failed.empty();
+        failed = !agree_now(record, brought).failed.empty();
         const Lock lock;
         service().let_go(*comm);
         return MPI_SUCCESS;

@@ -49,13 +49,10 @@ class Visit {
 /// One of the two groups that MPI_Intercomm_create pairs.
 struct Side {
     std::uint64_t key = 0;    ///< of its communicator
-    std::uint32_t number = 0; ///< of the attempt, as the group counts them, from 1
+    std::uint32_t number = 0; ///< of the attempt, as the group counts them
     std::vector<ProcessId> members;
     std::vector<ProcessId> recognised; ///< of these, as failed
 };
-
-/// What calls of MPI_Comm_create_group have in the place of such a number: they are not counted.
-constexpr std::uint32_t uncounted = 0;
 
 /// What a leader sends ahead of the members, which follow when there are any, and of the recognised
 /// behind them.
@@ -162,14 +159,14 @@ bool is_revoked(ompi_communicator_t *comm)
 }
 
 /// Tells these members of a guest that they are some.
-void announce(const Record &guest, const Side &to, std::uint32_t name)
+void announce(const Record &guest, const Side &to, std::uint32_t name, Topic topic = Topic::pairing)
 {
     for (const ProcessId id : to.members) {
         const Rank member = guest.members({id}).members().front();
         if (member == guest.self()) {
             continue;
         }
-        std::vector<std::byte> &letter = service().post().compose(Topic::pairing, to.key);
+        std::vector<std::byte> &letter = service().post().compose(topic, to.key);
         const auto add = [&](const auto *what, std::size_t count) {
             const auto *bytes = reinterpret_cast<const std::byte *>(what);
             letter.insert(letter.end(), bytes, bytes + count * sizeof *what);
@@ -189,7 +186,7 @@ void announce(const Record &guest, const Side &to, std::uint32_t name)
 void call_off(const Record &from, Record &guest, const Side &group, std::uint32_t name)
 {
     if (from.revoked) {
-        announce(guest, group, name);
+        announce(guest, group, name, Topic::call_off);
     } else {
         guest.alarm = [&from, &guest, &group, name] { call_off(from, guest, group, name); };
     }
@@ -209,31 +206,68 @@ void decline(const Invitation &invitation, std::uint64_t says)
 
 } // namespace
 
-void hear_of_pairing(Record &group, std::span<const std::byte> body)
+namespace {
+
+std::optional<Invitation> invitation_of(std::span<const std::byte> body)
 {
     std::uint32_t numbers[2];
     if (body.size() < sizeof numbers || (body.size() - sizeof numbers) % sizeof(ProcessId) != 0) {
-        return;
+        return std::nullopt;
     }
     std::memcpy(numbers, body.data(), sizeof numbers);
     body = body.subspan(sizeof numbers);
     Invitation invitation{numbers[0], numbers[1],
                           std::vector<ProcessId>(body.size() / sizeof(ProcessId))};
     std::memcpy(invitation.members.data(), body.data(), body.size());
-    Pairings &all = group.pairings;
-    if (invitation.number == uncounted) {
-        group.revoke(); // its own word of that may come later
-        auto &declined = all.declined;
-        if (!service().has_guest(invitation.name, invitation.members) &&
-            std::find(declined.begin(), declined.end(), invitation) == declined.end()) {
-            declined.push_back(invitation);
+    return invitation;
+}
+
+/// What has been called off is not to be called here any more: this process declines, if it has not
+/// been in that call already. While it is in one of the same name it cannot be told which.
+void look_at_called_off(Record &group)
+{
+    std::vector<Invitation> &all = group.pairings.called_off;
+    for (auto at = all.begin(); at != all.end();) {
+        if (service().has_guest(at->name, at->members)) {
+            ++at;
+            continue;
+        }
+        const Invitation invitation = std::move(*at);
+        at = all.erase(at);
+        Record *guest = service().invite(invitation.members, invitation.name, nullptr);
+        const bool to_come = guest->next_number() == invitation.number;
+        service().dismiss(guest);
+        if (to_come) {
             decline(invitation, 0);
         }
-    } else if (invitation.number > all.begun || invitation.number == all.at_work) {
-        all.early.push_back(std::move(invitation));
-    } else if (std::erase(all.given_up, invitation.number) != 0) {
-        decline(invitation, unrevoked);
     }
+}
+
+} // namespace
+
+void hear_of_pairing(Record &group, std::span<const std::byte> body)
+{
+    std::optional<Invitation> invitation = invitation_of(body);
+    if (!invitation) {
+        return;
+    }
+    Pairings &all = group.pairings;
+    if (invitation->number > all.begun || invitation->number == all.at_work) {
+        all.early.push_back(std::move(*invitation));
+    } else if (std::erase(all.given_up, invitation->number) != 0) {
+        decline(*invitation, unrevoked);
+    }
+}
+
+void hear_of_call_off(Record &group, std::span<const std::byte> body)
+{
+    std::optional<Invitation> invitation = invitation_of(body);
+    if (!invitation || group.communicator() == nullptr) {
+        return;
+    }
+    group.revoke(); // its own word of that may come later
+    group.pairings.called_off.push_back(std::move(*invitation));
+    look_at_called_off(group);
 }
 
 namespace {
@@ -316,15 +350,15 @@ int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *ne
         const std::uint32_t name = name_of({comm->c_contextid, static_cast<std::uint64_t>(tag)});
         Side side;
         side.key = record.key();
-        side.number = uncounted;
         side.members = ids_of(group);
         std::optional<Visit> visit;
         {
             const Lock lock;
             if (record.revoked) {
-                return MPIX_ERR_REVOKED; // it may have declined
+                return MPIX_ERR_REVOKED; // it declines
             }
             visit.emplace(side.members, name, comm);
+            side.number = visit->guest().next_number();
             visit->guest().presume(visit->guest().members(record.recognised_processes()));
             call_off(record, visit->guest(), side, name);
         }
@@ -338,6 +372,8 @@ int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *ne
         if (guest.revoked) {
             record.revoke();
         }
+        visit.reset();
+        look_at_called_off(record);
         return code != MPI_SUCCESS && record.revoked ? MPIX_ERR_REVOKED : code;
     });
 }

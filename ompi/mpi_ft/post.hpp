@@ -24,9 +24,10 @@ namespace ft::validate {
 enum class Topic : std::uint32_t {
     strict_agreement = 1, ///< of one whose caller wants strict semantics
     loose_agreement = 2,
-    revoked = 3,   ///< it is revoked; the body is its first call's number; tell the others
+    revoked = 3,   ///< it is revoked (Revocation, record.hpp); tell the others
     suspected = 4, ///< the sender finds no way to a process any more; `key` is its id
     pairing = 5,   ///< two groups agree on an intercommunicator; `key` is the receiver's group's
+    call_off = 6,  ///< the sender waits in MPI_Comm_create_group on what is revoked (groups.cc)
 };
 
 /// The runtime's name of a process, job above rank.

@@ -12,12 +12,6 @@ using consensus::Certainty;
 
 namespace {
 
-/// How many calls may be under way at once, others wait for their turn; and how many agreements are
-/// kept after they were concluded. Others may still ask about one until all have concluded it. That
-/// is sure of those which are not kept: a call is begun when all but so many before it are over, so
-/// who knows of a decision knows that everybody has concluded the call that many places before.
-constexpr std::size_t kept_calls = 16;
-
 std::uint32_t hash_of(const std::vector<ProcessId> &ids)
 {
     std::uint32_t hash = 2166136261U; // FNV-1a
@@ -40,12 +34,6 @@ void tell(consensus::LazyAgreement &agreement, const RankSet &confirmed, const R
     if (!suspected.empty()) {
         agreement.on_suspects(suspected, Certainty::unconfirmed, actions);
     }
-}
-
-/// Whether this attempt of a call comes before that one.
-bool before(const consensus::InstanceId &a, const consensus::InstanceId &b)
-{
-    return a.sequence != b.sequence ? comes_before(a.sequence, b.sequence) : a.context < b.context;
 }
 
 std::uint32_t job_of(ProcessId id)
@@ -103,7 +91,7 @@ void Record::take_members()
     }
     key_ = static_cast<std::uint64_t>(context_) << 32 | hash_of(ids_);
     next_sequence_ = &service().next_sequence(key_);
-    first_sequence_ = *next_sequence_;
+    first_sequence_ = made_until_ = wanted_ = *next_sequence_;
     shape_ = consensus::TreeShape::binomial(size());
 }
 
@@ -331,6 +319,8 @@ Record::Call &Record::call(const consensus::InstanceId &which, Semantics wanted)
     call.which = which;
     call.semantics = wanted;
     call.done = nullptr;
+    call.attempt = nullptr;
+    call.recovers = false;
     call.queued.reset();
     call.over = false;
     call.agreement.begin(self_, which, settings, shape_);
@@ -363,52 +353,12 @@ void Record::drive(Call &mine, Input input)
     actions.swap(actions_);
 }
 
-void Record::agree(const Brought &brought, std::function<void(const Value &)> done,
-                   Attempt *attempt)
-{
-    service().take_news();
-    retire();
-    const bool again = attempt != nullptr && attempt->number != 0;
-    if (revoked && !foreign_ && !again && (brought.flags & all_make) != 0) {
-        Value refused;
-        refused.failed = failed();
-        refused.flags = 0;
-        done(refused);
-        return;
-    }
-    const consensus::InstanceId which{again ? attempt->number : 0U,
-                                      again ? attempt->sequence : (*next_sequence_)++};
-    if (attempt != nullptr) {
-        attempt->sequence = which.sequence;
-    }
-    Call &mine = call(which, brought.semantics);
-    auto at = waiting_.end();
-    while (at != waiting_.begin() && before(which, (*std::prev(at))->which)) {
-        --at;
-    }
-    waiting_.insert(at, &mine);
-    mine.done = std::move(done);
-    // One whose `done` is running may try once more, and is not over before that.
-    if (!again && waiting_.size() + (concluding_ ? 1 : 0) > kept_calls) {
-        mine.queued = Queued{brought, acknowledged};
-        return;
-    }
-    try {
-        begin(mine, brought, acknowledged);
-    } catch (...) {
-        // The caller hears of it, and may be gone when it is decided.
-        std::erase_if(waiting_, [&](Call *one) { return one->which == which; });
-        throw;
-    }
-}
-
 void Record::begin(Call &mine, const Brought &brought, const RankSet &known)
 {
     consensus::PlainSteps steps;
     std::uint64_t flags = brought.flags;
     if (revoked) {
         flags &= ~unrevoked;
-        all_hear_ = true;
     }
     const bool acknowledges = brought.acknowledged && !(known.empty() && recognised_.empty());
     // An agreement without an engine has been told of all the dead before it began.
@@ -433,6 +383,10 @@ bool Record::on_letter(const Letter &letter)
 {
     if (letter.topic == Topic::pairing) {
         hear_of_pairing(*this, letter.body);
+        return true;
+    }
+    if (letter.topic == Topic::call_off) {
+        hear_of_call_off(*this, letter.body);
         return true;
     }
     const Rank from = member_of(letter.from);
@@ -500,76 +454,6 @@ void Record::carry_out(Call &mine, const Actions &actions)
         service().stop_self(); // behind the answers that had to leave
     }
     conclude();
-}
-
-/// Tells of the decisions that have come. They come in any order, not the same one everywhere; what
-/// calls make of the communicator they must make in one.
-void Record::conclude()
-{
-    // What is begun in `done` may bring decisions, too: they wait until that has its place here.
-    if (!concluding_) {
-        conclude_decided();
-        decline();
-    }
-}
-
-void Record::conclude_decided()
-{
-    concluding_ = true;
-    struct Over {
-        bool &concluding;
-        ~Over() { concluding = false; }
-    } over{concluding_};
-    while (!waiting_.empty() && waiting_.front()->agreement.decision() != nullptr) {
-        Call &next = *waiting_.front();
-        waiting_.erase(waiting_.begin());
-        next.over = true;
-        ++over_;
-        // It may begin another agreement, which may give this one's place away.
-        const auto done = std::move(next.done);
-        next.done = nullptr;
-        const Value value = *next.agreement.decision();
-        if ((value.flags & unrevoked) == 0) {
-            all_hear_ = true;
-            if (comm_ != nullptr) {
-                revoke();
-            } else if (guest_) {
-                revoked = true; // what its members come from
-            }
-        }
-        done(value);
-        begin_queued();
-    }
-}
-
-/// Those whose turn has come.
-void Record::begin_queued()
-{
-    for (std::size_t i = 0; i < waiting_.size() && i < kept_calls; ++i) {
-        Call &call = *waiting_[i];
-        if (call.queued) {
-            const Queued its = *std::exchange(call.queued, std::nullopt);
-            begin(call, its.brought, its.acknowledged);
-        }
-    }
-}
-
-void Record::retire()
-{
-    for (auto at = calls_.begin(); over_ > kept_calls && at != calls_.end();) {
-        if ((*at)->over) {
-            spare_ = std::move(*at);
-            --over_;
-            if (at == calls_.begin()) {
-                calls_.pop_front();
-                at = calls_.begin();
-            } else {
-                at = calls_.erase(at);
-            }
-        } else {
-            ++at;
-        }
-    }
 }
 
 } // namespace ft::validate

@@ -30,10 +30,22 @@ constexpr bool comes_before(std::uint32_t a, std::uint32_t b)
     return static_cast<std::int32_t>(a - b) < 0;
 }
 
-/// What a letter that a communicator is revoked says of it: the number that the next call on the
-/// group had when it was made. Open MPI's own ids come again; where there was a call on the one
-/// before, this tells them apart.
-std::optional<std::uint32_t> first_sequence_of(const Letter &revoked);
+/// What a letter says that a communicator is revoked.
+struct Revocation {
+    /// The number that the next call on the group had when the communicator was made. Open MPI's
+    /// own ids come again; where there was a call on the one before, this tells them apart.
+    std::uint32_t first;
+    /// The number behind the last call of the sender that makes a communicator of it: it is in it
+    /// perhaps, and begins none any more.
+    std::uint32_t made_until;
+};
+std::optional<Revocation> revocation_of(const Letter &letter);
+
+/// Whether this attempt of a call comes before that one.
+inline bool before(const consensus::InstanceId &a, const consensus::InstanceId &b)
+{
+    return a.sequence != b.sequence ? comes_before(a.sequence, b.sequence) : a.context < b.context;
+}
 
 /// A process to which others find no way, as they say.
 struct Hearsay {
@@ -45,7 +57,6 @@ struct Hearsay {
 struct Brought {
     std::uint64_t flags = ~std::uint64_t{0};
     bool acknowledged = false; ///< bring the acknowledged failures along
-    Semantics semantics = Semantics::strict;
 };
 
 /// Which agreement of a call it is: a call that does not find what it needs agrees once more. All
@@ -77,7 +88,6 @@ struct Invitation {
     std::uint32_t number = 0; ///< of the attempt, counted by the group
     std::uint32_t name = 0;   ///< of the guests
     std::vector<ProcessId> members;
-    bool operator==(const Invitation &) const = default;
 };
 
 /// Attempts are counted alike at all members.
@@ -86,8 +96,9 @@ struct Pairings {
     std::uint32_t at_work = 0;           ///< the one that this process is in; 0: none
     std::vector<std::uint32_t> given_up; ///< without having heard of the other group
     std::vector<Invitation> early;
-    /// Of MPI_Comm_create_group on the communicator, which is revoked: they are not counted.
-    std::vector<Invitation> declined;
+    /// Of MPI_Comm_create_group on the communicator, which is revoked. Their number is that of the
+    /// guest's call.
+    std::vector<Invitation> called_off;
 };
 
 /// A communicator's *members* are its ranks; those of an intercommunicator are both groups, one
@@ -142,7 +153,7 @@ class Record {
     const RankSet &recognised() const { return recognised_; }
     /// What this process acknowledged (MPIX_Comm_failure_ack), and what MPI_Comm_validate_clear.
     RankSet acknowledged;
-    Semantics semantics = Semantics::strict; ///< of MPI_Comm_validate_all
+    Semantics semantics = Semantics::strict; ///< of all its calls: some are in one agreement
     Mode mode() const;
     /// What runs its collectives, and what that is called with, the lock held, when they are to run
     /// in another way than the stock one; perhaps again.
@@ -155,14 +166,17 @@ class Record {
     /// Members among these processes.
     RankSet members(const std::vector<ProcessId> &processes) const;
     ProcessId process(Rank member) const { return ids_[member]; }
+    /// Of the next call.
+    std::uint32_t next_number() const { return *next_sequence_; }
     std::vector<ProcessId> recognised_processes() const;
     /// How a message gets to a member.
     Route route(Rank member) const;
 
     /// Begins an agreement: the next call's, or one more attempt of a call. `done` is called once,
     /// when it is decided, perhaps at once; but not before that of each call that was begun before.
-    /// A revoked communicator makes no other: the call is refused at once, without an agreement
-    /// (decline()).
+    /// A call that recovers, and finds that others were making a communicator (contexts.hpp), takes
+    /// the next number by itself; calls behind it wait until it is over, as their numbers follow
+    /// its. A revoked communicator makes no other: the call is refused, without an agreement.
     void agree(const Brought &brought, std::function<void(const Value &)> done,
                Attempt *attempt = nullptr);
     /// Part of another process in one of the agreements.
@@ -217,18 +231,24 @@ class Record {
     bool on_revoked(const Letter &letter);
     void weigh_hearsay();
     void divert_if_needed() const;
-    /// What a call waits with for its turn.
-    struct Queued {
+    /// A call that has no number yet.
+    struct Held {
         Brought brought;
         RankSet acknowledged; ///< when it was made
+        std::function<void(const Value &)> done;
+        Attempt *attempt;
     };
     struct Call {
         consensus::InstanceId which; ///< as its messages say it: number of the attempt, sequence
         consensus::LazyAgreement agreement;
         Semantics semantics = Semantics::strict;
         std::function<void(const Value &)> done;
-        std::optional<Queued> queued; ///< its turn has not come
-        bool over = false;            ///< decided, and told so
+        Brought brought;
+        Attempt *attempt = nullptr;
+        bool recovers = false; ///< and may have to take the next number
+        /// Its turn has not come. What was acknowledged when it was made.
+        std::optional<RankSet> queued;
+        bool over = false; ///< decided, and told so
     };
     consensus::Algorithm algorithm() const;
     Call *find_call(const consensus::InstanceId &which);
@@ -242,10 +262,15 @@ class Record {
     void carry_out(Call &mine, const consensus::PlainSteps &steps);
     void conclude();
     void conclude_decided();
-    /// Others may wait in a call for this process, which knows better and need never make it: it
-    /// takes part in the next agreement with nothing, and so everybody hears of the revocation.
-    /// Once, and not when it has taken part in one since it knew; not before those that it has
-    /// begun are over.
+    /// A call that is neither refused nor held back gets the next number.
+    void call_now(const Brought &brought, const RankSet &known,
+                  std::function<void(const Value &)> done, Attempt *attempt);
+    consensus::InstanceId next_of(Attempt *attempt);
+    void enter(const consensus::InstanceId &which, const Brought &brought, const RankSet &known,
+               std::function<void(const Value &)> done, Attempt *attempt);
+    void begin_held();
+    /// Others may wait, in calls that make a communicator, for this process, which knows that it is
+    /// revoked and need never make these: it takes part in them with nothing.
     void decline();
     /// \param known what this process had acknowledged when it made the call
     void begin(Call &mine, const Brought &brought, const RankSet &known);
@@ -294,7 +319,10 @@ class Record {
     std::unique_ptr<Call> spare_;
     std::vector<Call *> waiting_;            ///< called here, and not over, in the same order
     bool concluding_ = false;                ///< in conclude()
-    bool all_hear_ = false;                  ///< that it is revoked: it was part of an agreement
+    bool recovering_ = false;                ///< a call that recovers is not over
+    std::deque<Held> held_;                  ///< called behind it
+    std::uint32_t made_until_ = 0;           ///< behind the last number of a call that makes
+    std::uint32_t wanted_ = 0;               ///< the greatest of these that others have told
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input
     std::uint32_t *next_sequence_ = nullptr; ///< the service's
@@ -315,5 +343,8 @@ class Record {
 
 /// Somebody tells a member of this group of an attempt to pair it (groups.cc). The lock is held.
 void hear_of_pairing(Record &group, std::span<const std::byte> body);
+/// Somebody waits in MPI_Comm_create_group for a member of this group, which is revoked. The lock
+/// is held.
+void hear_of_call_off(Record &group, std::span<const std::byte> body);
 
 } // namespace ft::validate

@@ -6,26 +6,30 @@
 
 namespace ft::validate {
 
-std::optional<std::uint32_t> first_sequence_of(const Letter &revoked)
+std::optional<Revocation> revocation_of(const Letter &letter)
 {
-    std::uint32_t first = 0;
-    if (revoked.body.size() != sizeof first) {
+    Revocation revocation{};
+    if (letter.body.size() != sizeof revocation) {
         return std::nullopt;
     }
-    std::memcpy(&first, revoked.body.data(), sizeof first);
-    return first;
+    std::memcpy(&revocation, letter.body.data(), sizeof revocation);
+    return revocation;
 }
 
 bool Record::on_revoked(const Letter &letter)
 {
-    const auto first = first_sequence_of(letter);
-    if (!first || comes_before(*first, first_sequence_)) {
+    const auto its = revocation_of(letter);
+    if (!its || comes_before(its->first, first_sequence_)) {
         return true; // of one that had the same name before
     }
     if (comm_ == nullptr) {
-        return comes_before(*first, *next_sequence_); // else of one that will have it
+        return comes_before(its->first, *next_sequence_); // else of one that will have it
+    }
+    if (comes_before(wanted_, its->made_until)) {
+        wanted_ = its->made_until;
     }
     revoke();
+    decline();
     return true;
 }
 
@@ -42,22 +46,22 @@ void Record::revoke()
     // Everybody tells everybody: whoever lives has heard it when one that lives has.
     for (Rank member = 0; member < size(); ++member) {
         if (member != self_ && !dead_.contains(member)) {
-            service().send(route(member), Topic::revoked, key_, first_sequence_);
+            service().send(route(member), Topic::revoked, key_,
+                           Revocation{first_sequence_, made_until_});
         }
     }
-    decline();
 }
 
 void Record::decline()
 {
     // Those with another job get Open MPI's ids, which come again, perhaps with the same processes:
-    // whoever has heard of the revocation would count one call more than who never had it.
-    const bool may = comm_ != nullptr && !foreign_;
-    if (revoked && may && !all_hear_ && waiting_.empty() && !concluding_) {
-        all_hear_ = true; // the news that agree() takes first may lead here
+    // whoever has heard of the revocation would count other calls than who never had it.
+    const bool may = comm_ != nullptr && !foreign_ && !concluding_;
+    while (may && revoked && !recovering_ && comes_before(*next_sequence_, wanted_)) {
         Brought nothing;
         nothing.flags = 0;
-        agree(nothing, [](const Value &) {});
+        enter(
+            next_of(nullptr), nothing, acknowledged, [](const Value &) {}, nullptr);
     }
 }
 

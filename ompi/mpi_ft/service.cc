@@ -93,12 +93,12 @@ void Service::send(const Route &to, Topic topic, std::uint64_t key)
     }
 }
 
-void Service::send(const Route &to, Topic topic, std::uint64_t key, std::uint32_t number)
+void Service::send(const Route &to, Topic topic, std::uint64_t key, const Revocation &revocation)
 {
     if (to.comm != nullptr) {
-        const std::span<std::byte> body = post_.compose(topic, key, sizeof number);
-        std::memcpy(body.data(), &number, sizeof number);
-        post_.dispatch_body(to, sizeof number);
+        const std::span<std::byte> body = post_.compose(topic, key, sizeof revocation);
+        std::memcpy(body.data(), &revocation, sizeof revocation);
+        post_.dispatch_body(to, sizeof revocation);
     }
 }
 
@@ -231,12 +231,13 @@ bool Service::comes_too_late(const Letter &letter) const
         return true;
     }
     const auto next = sequences_.find(letter.key);
-    if (next == sequences_.end() || letter.topic == Topic::pairing) {
+    if (next == sequences_.end() || letter.topic == Topic::pairing ||
+        letter.topic == Topic::call_off) {
         return false; // Open MPI gives its own context ids again
     }
     if (letter.topic == Topic::revoked) {
-        const auto first = first_sequence_of(letter);
-        return !first || comes_before(*first, next->second);
+        const auto its = revocation_of(letter);
+        return !its || comes_before(its->first, next->second);
     }
     const auto instance = consensus::instance_of(letter.body);
     return !instance || comes_before(instance->sequence, next->second);

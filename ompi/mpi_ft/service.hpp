@@ -39,7 +39,7 @@ class Service {
     bool is_open() const { return post_.is_open(); }
     /// Posts a letter; to nobody when there is no way any more.
     void send(const Route &to, Topic topic, std::uint64_t key);
-    void send(const Route &to, Topic topic, std::uint64_t key, std::uint32_t number);
+    void send(const Route &to, Topic topic, std::uint64_t key, const Revocation &revocation);
     void send(const Route &to, Topic topic, std::uint64_t key, const consensus::Message &message);
     void send(const Route &to, Topic topic, std::uint64_t key,
               const consensus::InstanceId &instance, const consensus::Tag &tag,

@@ -23,18 +23,6 @@ Brought brought_for(int flag)
 }
 
 /// The lock is held.
-void recover_later(Record &record, Pending *pending, int *flag)
-{
-    record.agree(brought_for(*flag), [&record, pending, flag](const Value &value) {
-        if ((value.flags & all_recover) != 0) {
-            pending->complete(conclude(value, flag));
-        } else {
-            recover_later(record, pending, flag); // others were making a communicator
-        }
-    });
-}
-
-/// The lock is held.
 void acknowledge(Record &record, const RankSet &members)
 {
     record.acknowledged.unite(members);
@@ -87,7 +75,7 @@ int MPIX_Comm_agree(MPI_Comm comm, int *flag)
 {
     return guarded(comm, "MPIX_Comm_agree", [&](Record &record) -> int {
         return flag == nullptr ? MPI_ERR_ARG
-                               : conclude(recover_now(record, brought_for(*flag)), flag);
+                               : conclude(agree_now(record, brought_for(*flag)), flag);
     });
 }
 
@@ -103,7 +91,9 @@ int MPIX_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request)
             return MPI_ERR_NO_MEM;
         }
         *request = pending->request();
-        recover_later(record, pending, flag);
+        record.agree(brought_for(*flag), [pending, flag](const Value &value) {
+            pending->complete(conclude(value, flag));
+        });
         return MPI_SUCCESS;
     });
 }
@@ -115,9 +105,8 @@ int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm)
             return MPI_ERR_ARG;
         }
         *newcomm = MPI_COMM_NULL;
-        const Agreed agreed =
-            agree_with_contexts(record, Purpose::recover, Semantics::strict,
-                                [&](const Value &) { return contexts_of(record.inter()); });
+        const Agreed agreed = agree_with_contexts(
+            record, Purpose::recover, [&](const Value &) { return contexts_of(record.inter()); });
         if (!agreed.enough) {
             return MPI_ERR_INTERN;
         }

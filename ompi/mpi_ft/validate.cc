@@ -48,9 +48,10 @@ int MPI_Comm_validate_all(MPI_Comm comm, int *outcount)
         if (outcount == nullptr) {
             return MPI_ERR_ARG;
         }
-        const Agreed agreed = agree_with_contexts(
-            record, Purpose::recover, record.semantics,
-            [&](const Value &value) { return record.contexts_for(value.failed); });
+        const Agreed agreed =
+            agree_with_contexts(record, Purpose::recover, [&](const Value &value) {
+                return record.contexts_for(value.failed);
+            });
         return adopt(record, agreed, outcount);
     });
 }
@@ -68,7 +69,7 @@ int MPI_Icomm_validate_all(MPI_Comm comm, int *outcount, MPI_Request *request)
         }
         *request = pending->request();
         agree_with_contexts_later(
-            record, Purpose::recover, record.semantics,
+            record, Purpose::recover,
             [&record](const Value &value) { return record.contexts_for(value.failed); },
             [&record, outcount, pending](const Agreed &agreed) {
                 pending->complete(adopt(record, agreed, outcount));

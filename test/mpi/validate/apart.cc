@@ -4,6 +4,9 @@
 // usage: apart recovers      rank 3 of four dies; rank 2 meets that in a receive and recovers, the
 //                            others make communicators
 //        apart revokes       the highest rank revokes and never makes one
+//        apart in_flight     several calls of one process are under way when another revokes
+//        apart repeated      MPI_Comm_create_group again and again, until another revokes
+//        apart across        an intercommunicator is revoked
 //        apart paired        MPI_Intercomm_create where a recognised rank is in a group
 //        apart acknowledges  what fails between MPIX_Comm_get_failed and MPIX_Comm_ack_failed
 //        apart hints         MPI_Comm_dup_with_info into a variable that holds something
@@ -11,6 +14,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 
 using namespace check;
 
@@ -123,6 +127,21 @@ void agree_later(MPI_Comm comm, int members, const char *what)
     validate(comm, members, what);
 }
 
+/// Two under way, of which the first has to go on.
+void both_later(MPI_Comm comm, int members, const char *what)
+{
+    int failures = 0;
+    int flag = 0xf0 | (me == 2 ? 5 : 7);
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    is(MPI_Icomm_validate_all(comm, &failures, &requests[0]), MPI_SUCCESS, what);
+    is(MPIX_Comm_iagree(comm, &flag, &requests[1]), MPI_SUCCESS, what);
+    is(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_SUCCESS, what);
+    is(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED, what);
+    that(failures == size - members && flag == 0xf5, "%s: %d failures, flag %x", what, failures,
+         static_cast<unsigned>(flag));
+    sound(comm, members, what);
+}
+
 void revoke_and_shrink(MPI_Comm comm, int members, const char *what)
 {
     is(MPIX_Comm_revoke(comm), MPI_SUCCESS, what);
@@ -130,7 +149,7 @@ void revoke_and_shrink(MPI_Comm comm, int members, const char *what)
 }
 
 constexpr std::array recoveries{
-    shrink, validate, validate_later, agree, agree_later, revoke_and_shrink,
+    shrink, validate, validate_later, agree, agree_later, both_later, revoke_and_shrink,
 };
 
 void recovers()
@@ -191,6 +210,141 @@ void revokes()
         shrink(comm, size, maker.name);
         is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
         sound(MPI_COMM_WORLD, size, "afterwards");
+    }
+}
+
+/// So many calls that make one, of a process that does not know.
+void idups_in_flight(std::size_t number)
+{
+    MPI_Comm comm = twin();
+    if (me == 0) {
+        std::vector<MPI_Comm> fresh(number, MPI_COMM_NULL);
+        std::vector<MPI_Request> requests(number, MPI_REQUEST_NULL);
+        for (std::size_t i = 0; i < number; ++i) {
+            is(MPI_Comm_idup(comm, &fresh[i], &requests[i]), MPI_SUCCESS, "idup");
+        }
+        send_word(1);
+        for (std::size_t i = 0; i < number; ++i) {
+            is(MPI_Wait(&requests[i], MPI_STATUS_IGNORE), MPIX_ERR_REVOKED, "its wait");
+            that(fresh[i] == MPI_COMM_NULL, "idup made something");
+        }
+    } else if (me == 1) {
+        wait_for_word(0);
+        is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+    }
+    shrink(comm, size, "behind idups");
+    is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+}
+
+/// Two that recover, begun before and after the revocation.
+void recoveries_in_flight(bool validates)
+{
+    MPI_Comm comm = twin();
+    int failures = -1;
+    int flags[] = {0xff0f, 0xf0ff};
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    const auto begin = [&] {
+        if (validates) {
+            is(MPI_Icomm_validate_all(comm, &failures, &requests[0]), MPI_SUCCESS, "first");
+        } else {
+            is(MPIX_Comm_iagree(comm, &flags[0], &requests[0]), MPI_SUCCESS, "first");
+        }
+        is(MPIX_Comm_iagree(comm, &flags[1], &requests[1]), MPI_SUCCESS, "second");
+    };
+    MPI_Comm fresh = MPI_COMM_NULL;
+    MPI_Request made = MPI_REQUEST_NULL;
+    if (me == 0) {
+        begin();
+        send_word(1);
+    } else if (me == 1) {
+        wait_for_word(0);
+        is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+        begin();
+    } else {
+        is(MPI_Comm_idup(comm, &fresh, &made), MPI_SUCCESS, "idup");
+        begin();
+        is(MPI_Wait(&made, MPI_STATUS_IGNORE), MPIX_ERR_REVOKED, "its wait");
+    }
+    is(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for the first");
+    is(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), MPI_SUCCESS, "wait for the second");
+    that(flags[0] == 0xff0f && flags[1] == 0xf0ff, "flags %x and %x",
+         static_cast<unsigned>(flags[0]), static_cast<unsigned>(flags[1]));
+    that(!validates || failures == 0, "%d failures", failures);
+    is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+}
+
+void in_flight()
+{
+    for (const std::size_t number : {1, 2, 5, 40}) { // more than are begun at once
+        idups_in_flight(number);
+    }
+    recoveries_in_flight(false);
+    recoveries_in_flight(true);
+}
+
+/// The others are in it for the first time, or for one more, or between two.
+void repeated()
+{
+    const int revoker = size - 1;
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group some = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_excl(all, 1, &revoker, &some);
+    for (int round = 0; round < 100; ++round) {
+        MPI_Comm comm = twin();
+        if (me == revoker) {
+            wait_for_word(round % revoker);
+            is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+        }
+        int cls = MPI_SUCCESS;
+        for (int made = 0; me != revoker && cls == MPI_SUCCESS; ++made) {
+            if (me == round % revoker && made == round / revoker % 4) {
+                send_word(revoker);
+            }
+            MPI_Comm fresh = MPI_COMM_NULL;
+            cls = class_of(MPI_Comm_create_group(comm, some, 4, &fresh));
+            if (cls == MPI_SUCCESS) {
+                is(MPI_Comm_free(&fresh), MPI_SUCCESS, "free");
+            }
+        }
+        that(me == revoker || cls == MPIX_ERR_REVOKED, "class %d", cls);
+        shrink(comm, size, "afterwards");
+        is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+    }
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+}
+
+/// What runs on a communicator of the own group waits for somebody of it.
+void across()
+{
+    for (int what = 0; what < 3; ++what) {
+        MPI_Comm own = MPI_COMM_NULL;
+        MPI_Comm pair = MPI_COMM_NULL;
+        is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &own), MPI_SUCCESS, "split");
+        is(MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - me % 2, 3, &pair), MPI_SUCCESS,
+           "MPI_Intercomm_create");
+        MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
+        if (me == size - 1) {
+            wait_for_word(0);
+            is(MPIX_Comm_revoke(pair), MPI_SUCCESS, "revoke");
+        } else if (me % 2 == (size - 1) % 2 || me == 0) {
+            if (me == 0) {
+                send_word(size - 1);
+            }
+            MPI_Comm fresh = MPI_COMM_NULL;
+            std::vector<int> all(static_cast<std::size_t>(size));
+            const int code = what == 0 ? MPI_Barrier(pair)
+                             : what == 1
+                                 ? MPI_Allgather(&me, 1, MPI_INT, all.data(), 1, MPI_INT, pair)
+                                 : MPI_Intercomm_merge(pair, 0, &fresh);
+            is(code, MPIX_ERR_REVOKED, "over the pair");
+        }
+        MPI_Comm left = MPI_COMM_NULL;
+        is(MPIX_Comm_shrink(pair, &left), MPI_SUCCESS, "shrink");
+        for (MPI_Comm *comm : {&left, &pair, &own}) {
+            is(MPI_Comm_free(comm), MPI_SUCCESS, "free");
+        }
     }
 }
 
@@ -265,6 +419,19 @@ void acknowledges()
     validate(MPI_COMM_WORLD, size - 2, "afterwards");
 }
 
+std::string hint_of(MPI_Comm comm)
+{
+    char value[32] = "";
+    MPI_Info its = MPI_INFO_NULL;
+    is(MPI_Comm_get_info(comm, &its), MPI_SUCCESS, "get_info");
+    if (its != MPI_INFO_NULL) {
+        int there = 0;
+        MPI_Info_get(its, "mpi_ft_semantics", sizeof value - 1, value, &there);
+        MPI_Info_free(&its);
+    }
+    return value;
+}
+
 void hints()
 {
     MPI_Info info = MPI_INFO_NULL;
@@ -275,26 +442,10 @@ void hints()
     MPI_Comm older = twin();
     for (MPI_Comm variable : {garbage, older, MPI_COMM_NULL}) {
         is(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &variable), MPI_SUCCESS, "dup_with_info");
-        MPI_Info its = MPI_INFO_NULL;
-        is(MPI_Comm_get_info(variable, &its), MPI_SUCCESS, "get_info");
-        char value[32] = "";
-        int there = 0;
-        if (its != MPI_INFO_NULL) {
-            MPI_Info_get(its, "mpi_ft_semantics", sizeof value - 1, value, &there);
-            MPI_Info_free(&its);
-        }
-        that(there != 0 && std::strcmp(value, "loose") == 0, "the hint is \"%s\"", value);
+        that(hint_of(variable) == "loose", "the hint is \"%s\"", hint_of(variable).c_str());
         is(MPI_Comm_free(&variable), MPI_SUCCESS, "free");
     }
-    MPI_Info its = MPI_INFO_NULL;
-    is(MPI_Comm_get_info(older, &its), MPI_SUCCESS, "get_info");
-    char value[32] = "";
-    int there = 0;
-    if (its != MPI_INFO_NULL) {
-        MPI_Info_get(its, "mpi_ft_semantics", sizeof value - 1, value, &there);
-        MPI_Info_free(&its);
-    }
-    that(there == 0 || std::strcmp(value, "loose") != 0, "the older communicator has the hint");
+    that(hint_of(older) != "loose", "the older communicator has the hint");
     is(MPI_Comm_free(&older), MPI_SUCCESS, "free");
     MPI_Info_free(&info);
 }
@@ -304,17 +455,12 @@ void hints()
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    const std::string what = argc > 1 ? argv[1] : "recovers";
-    if (what == "revokes") {
-        revokes();
-    } else if (what == "paired") {
-        paired();
-    } else if (what == "acknowledges") {
-        acknowledges();
-    } else if (what == "hints") {
-        hints();
-    } else {
-        recovers();
-    }
+    const std::map<std::string, void (*)()> modes{
+        {"recovers", recovers},   {"revokes", revokes},
+        {"in_flight", in_flight}, {"repeated", repeated},
+        {"across", across},       {"paired", paired},
+        {"hints", hints},         {"acknowledges", acknowledges},
+    };
+    modes.at(argc > 1 ? argv[1] : "recovers")();
     return finish();
 }

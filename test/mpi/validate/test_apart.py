@@ -32,6 +32,8 @@ def recovers():
     for ranks in (4, 6):
         for algorithm in ALGORITHMS:
             run("recovers", ranks, [ranks - 1], btl=BTLS[ranks // 2 % 2], coll_validate_algorithm=algorithm)
+    for algorithm in ALGORITHMS:
+        run("recovers", 4, [3], coll_validate_algorithm=algorithm, coll_validate_semantics="loose")
 
 
 def revokes():
@@ -39,6 +41,25 @@ def revokes():
     for ranks in (2, 5):
         for btl in BTLS:
             run("revokes", ranks, [], btl=btl)
+
+
+def in_flight():
+    """Several calls of one process are under way when another revokes: none waits for ever, and none has another's result"""
+    for algorithm in ALGORITHMS:
+        run("in_flight", 3, [], coll_validate_algorithm=algorithm)
+        run("in_flight", 4, [], btl=BTLS[1], coll_validate_algorithm=algorithm)
+
+
+def repeated():
+    """MPI_Comm_create_group is called again and again until another revokes: all come back"""
+    for ranks in (3, 5):
+        run("repeated", ranks, [])
+
+
+def across():
+    """What waits on an intercommunicator, also for somebody of its own group, ends when that is revoked"""
+    for ranks in (4, 5):
+        run("across", ranks, [])
 
 
 def paired():
@@ -58,4 +79,4 @@ def hints():
 
 
 if __name__ == "__main__":
-    main([recovers, revokes, paired, acknowledges, hints])
+    main([recovers, revokes, in_flight, repeated, across, paired, acknowledges, hints])

@@ -100,6 +100,7 @@ void look_at(CommState &comm, std::uint64_t news)
     // Collectives of an intercommunicator run partly on a communicator of the own group, and wait
     // there for those that have given up on the intercommunicator.
     ompi_communicator_t *const owner = owner_of(comm.communicator());
+    trouble.revoked |= owner != nullptr && process::is_revoked(owner->c_contextid);
     const auto consider = [&](const process::Name &who) {
         const Place place = place_of(comm.communicator(), who);
         trouble.unrecognised |= place.counts();
