@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks of the source text: test/style/style.py format|tidy|tree|scripts [FOLDER...]. Prints TAP, one case a file.
+"""Checks of the source text: test/style/style.py format|tidy|tree|scripts [FOLDER[:N/OF]...]. Prints TAP, one case a file.
+N/OF takes the N-th of OF shares of a folder's files.
 
 With folders, only what is below them.
 """
@@ -148,14 +149,21 @@ def check_scripts():
 CHECKS = {"format": check_format, "tidy": check_tidy, "tree": check_tree, "scripts": check_scripts}
 
 
+def share(names, folder):
+    """Those of the names that stand below a folder, or in one share of it."""
+    folder, _, part = folder.partition(":")
+    number, _, of = (part or "1/1").partition("/")
+    return [name for name in names if name.startswith(folder.rstrip("/") + "/")][int(number) - 1 :: int(of)]
+
+
 def main():
     if len(sys.argv) < 2 or sys.argv[1] not in CHECKS:
-        sys.exit(f"usage: {sys.argv[0]} {'|'.join(CHECKS)} [FOLDER...]")
+        sys.exit(f"usage: {sys.argv[0]} {'|'.join(CHECKS)} [FOLDER[:N/OF]...]")
     names, check = CHECKS[sys.argv[1]]()
-    folders = tuple(folder.rstrip("/") + "/" for folder in sys.argv[2:])
-    names = [name for name in names if not folders or name.startswith(folders)]
+    if sys.argv[2:]:
+        names = [name for folder in sys.argv[2:] for name in share(names, folder)]
     if not names:
-        sys.exit(f"{sys.argv[0]}: nothing to check below {' '.join(folders) or TOP}")
+        sys.exit(f"{sys.argv[0]}: nothing to check below {' '.join(sys.argv[2:]) or TOP}")
     print(f"1..{len(names)}")
     failed = False
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

@@ -11,10 +11,15 @@ namespace {
 
 const bool have_avx = __builtin_cpu_supports("avx") != 0;
 
-__attribute__((target("avx"))) void copy_lines(std::byte *to, const std::byte *from,
-                                               std::size_t left)
+/// Lines to be written are asked for so many bytes ahead, but not beyond what is copied, which may
+/// be another core's. (A processor that does not know PREFETCHW does nothing for it.)
+constexpr std::size_t ahead = 1024;
+
+__attribute__((target("avx,prfchw"))) void copy_lines(std::byte *to, const std::byte *from,
+                                                      std::size_t left)
 {
     constexpr std::size_t word = sizeof(__m256i);
+    constexpr std::size_t step = 4 * word;
     const auto load = [&from](std::size_t at) __attribute__((target("avx")))
     {
         return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from + at));
@@ -23,7 +28,11 @@ __attribute__((target("avx"))) void copy_lines(std::byte *to, const std::byte *f
     {
         _mm256_storeu_si256(reinterpret_cast<__m256i *>(to + at), bytes);
     };
-    for (; left >= 4 * word; left -= 4 * word, from += 4 * word, to += 4 * word) {
+    for (; left >= step; left -= step, from += step, to += step) {
+        if (left >= ahead + step) {
+            __builtin_prefetch(to + ahead, 1);
+            __builtin_prefetch(to + ahead + step / 2, 1);
+        }
         const __m256i a = load(0);
         const __m256i b = load(word);
         const __m256i c = load(2 * word);

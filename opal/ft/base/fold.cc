@@ -54,8 +54,26 @@ struct Run {
     }
 };
 
-#define FT_WITH_512 __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
-#define FT_WITH_256 __attribute__((target("avx2,vpclmulqdq,sse4.2")))
+#define FT_WITH_512 __attribute__((target("avx512f,vpclmulqdq,sse4.2,prfchw")))
+#define FT_WITH_256 __attribute__((target("avx2,vpclmulqdq,sse4.2,prfchw")))
+
+constexpr std::size_t line = 64; ///< of a cache
+
+/// What is multiplied fills the processor's window, so that few of the loads and of the stores
+/// behind it are under way at once: lines are asked for so many bytes ahead, to be written ones for
+/// themselves. Not beyond what is copied: what stands there may be another core's.
+constexpr std::size_t ahead = 1024;
+
+template <Store store>
+[[gnu::always_inline]] inline __attribute__((target("prfchw"))) void
+ask_for_places(const Run &run, std::size_t stride)
+{
+    if (store == Store::usual && run.left >= ahead + stride) {
+        for (std::size_t at = 0; at < stride; at += line) {
+            __builtin_prefetch(run.to + ahead + at, 1);
+        }
+    }
+}
 
 /// A register as long as a block, moved on by the distance of `by`, and `next` added.
 FT_WITH_512 __m512i fold(__m512i sum, __m512i by, __m512i next)
@@ -127,6 +145,7 @@ FT_WITH_512 std::array<std::uint64_t, 8> copy_blocks_512(std::uint32_t state, Ru
     // The register's value is the same as its exclusive-or with the first four bytes.
     a = _mm512_xor_si512(a, _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, state));
     for (run.advance(stride); run.left >= stride; run.advance(stride)) {
+        ask_for_places<store>(run, stride);
         a = fold(a, by_stride, move_512<store>(run, 0));
         b = fold(b, by_stride, move_512<store>(run, block));
         c = fold(c, by_stride, move_512<store>(run, 2 * block));
@@ -148,7 +167,6 @@ template <Store store>
 FT_WITH_256 std::array<std::uint64_t, 4> copy_blocks_256(std::uint32_t state, Run &run)
 {
     constexpr std::size_t block = sizeof(__m256i);
-    constexpr std::size_t ahead = 1024;
     constexpr std::size_t stride = 4 * block;
     const __m256i by_stride = spread_256(by(stride));
     const __m256i by_block = spread_256(by(block));
@@ -158,10 +176,9 @@ FT_WITH_256 std::array<std::uint64_t, 4> copy_blocks_256(std::uint32_t state, Ru
     __m256i d = move_256<store>(run, 3 * block);
     a = _mm256_xor_si256(a, _mm256_set_epi64x(0, 0, 0, state));
     for (run.advance(stride); run.left >= stride; run.advance(stride)) {
-        // Few of these loads are under way at once: what is multiplied fills the processor's
-        // window.
         _mm_prefetch(run.from + ahead, _MM_HINT_T0);
-        _mm_prefetch(run.from + ahead + 64, _MM_HINT_T0);
+        _mm_prefetch(run.from + ahead + line, _MM_HINT_T0);
+        ask_for_places<store>(run, stride);
         a = fold(a, by_stride, move_256<store>(run, 0));
         b = fold(b, by_stride, move_256<store>(run, block));
         c = fold(c, by_stride, move_256<store>(run, 2 * block));
@@ -211,6 +228,7 @@ std::uint32_t copy_by(Width width, std::uint32_t state, Run run)
 
 bool have(Width width)
 {
+    // All that have the first of these have PREFETCHW, which does nothing where it is not known.
     return __builtin_cpu_supports("vpclmulqdq") != 0 && __builtin_cpu_supports("sse4.2") != 0 &&
            (width == Width::bits_512 ? __builtin_cpu_supports("avx512f")
                                      : __builtin_cpu_supports("avx2")) != 0;
@@ -234,7 +252,7 @@ std::uint32_t copy_folding(Width width, Store store, std::uint32_t state, std::b
     if (store == Store::usual) {
         return copy_by<Store::usual>(width, state, run);
     }
-    constexpr std::size_t line = 64; // of a cache: only a whole one goes out at once
+    // Only a whole line goes out at once.
     const std::size_t before = -reinterpret_cast<std::uintptr_t>(to) % line;
     state = copy_rest(state, {}, {run.to, run.from, before});
     run.advance(before);
