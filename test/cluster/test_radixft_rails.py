@@ -215,34 +215,43 @@ LOOKED_BACK = 1.0  # seconds before an eviction that count
 BUSY = 0.6  # of them, in which somebody waited for a core; a tenth to a third is usual
 
 
+def waited():
+    """Seconds in which somebody on this machine has waited for a core in all, as the kernel counts it (PSI; 0 where it does not)."""
+    try:
+        with open("/proc/pressure/cpu", encoding="ascii") as text:
+            return int(re.search(r"^some .*total=(\d+)", text.read())[1]) / 1e6
+    except OSError:
+        return 0.0
+
+
+def stolen():
+    """Seconds of each core that another virtual machine had instead of this one, which no pressure tells of."""
+    with open("/proc/stat", encoding="ascii") as text:
+        cores = [line.split() for line in text if re.match(r"cpu\d", line)]
+    return [int(core[8]) / os.sysconf("SC_CLK_TCK") for core in cores]
+
+
 class Watch(threading.Thread):
-    """Notes how long somebody on this machine has waited for a core in all, as the kernel counts it (PSI)."""
+    """Notes how long others have had this machine's cores."""
 
     def __init__(self):
         super().__init__(daemon=True)
         self.over = threading.Event()
-        self.noted = []  # (time, seconds); none where the kernel does not count
+        self.noted = []  # (time, waited, stolen of each core)
 
     def run(self):
         while not self.over.wait(0.05):
-            try:
-                with open("/proc/pressure/cpu", encoding="ascii") as text:
-                    waited = re.search(r"^some .*total=(\d+)", text.read())
-            except OSError:
-                return
-            self.noted.append((time.time(), int(waited[1]) / 1e6))
+            self.noted.append((time.time(), waited(), stolen()))
 
     def busy(self, until):
-        """The share of the time before this moment in which somebody waited; that in which this thread did counts, too. 0
-        where the kernel does not count: then each eviction is a failure."""
-        if not self.noted:
-            return 0.0
-        noted = [(when, waited) for when, waited in self.noted if until - LOOKED_BACK < when <= until]
+        """The share of the time before this moment in which somebody waited, this thread for one, or a core was away."""
+        noted = [note for note in self.noted if until - LOOKED_BACK < note[0] <= until]
         if len(noted) < 2:
             return 1.0
-        pauses = [after[0] - before[0] for before, after in zip(noted, noted[1:])]
-        (begin, before), (end, after) = noted[0], noted[-1]
-        return max((after - before) / (end - begin), sum(pause for pause in pauses if pause > 0.2) / LOOKED_BACK)
+        pauses = sum(after[0] - before[0] for before, after in zip(noted, noted[1:]) if after[0] - before[0] > 0.2)
+        first, last = noted[0], noted[-1]
+        away = max(after - before for before, after in zip(first[2], last[2]))
+        return max((last[1] - first[1]) / (last[0] - first[0]), away / LOOKED_BACK, pauses / LOOKED_BACK)
 
     def __enter__(self):
         self.start()
