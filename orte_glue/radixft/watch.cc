@@ -140,11 +140,14 @@ void Watch::read(base::Time now, Watched &watched) const
     }
     watched.number = record.number;
     watched.pid = record.pid;
-    watched.over = (record.flags & SelfCheckRecord::left) != 0;
-    watched.monitor.on_report(now, {.in_mpi = (record.flags & SelfCheckRecord::in_mpi) != 0,
-                                    .traced = (record.flags & SelfCheckRecord::traced) != 0,
-                                    .progress = record.progress,
-                                    .announced = base::Duration::from_ns(record.announced_ns)});
+    // Its last report before it takes leave of the runtime: it does not hang any more, but may be
+    // stopped still.
+    const bool last = (record.flags & SelfCheckRecord::left) != 0;
+    watched.monitor.on_report(now,
+                              {.in_mpi = !last && (record.flags & SelfCheckRecord::in_mpi) != 0,
+                               .traced = (record.flags & SelfCheckRecord::traced) != 0,
+                               .progress = record.progress,
+                               .announced = base::Duration::from_ns(record.announced_ns)});
 }
 
 bool Watch::judge(base::Time now, Watched &watched, Cause &cause) const

@@ -63,7 +63,7 @@ class Watch {
         int fd = -1;
         std::int64_t pid = 0;
         std::uint64_t number = 0;
-        bool over = false; ///< has left, or was accused
+        bool over = false; ///< was accused
         detector::SelfCheckMonitor monitor;
     };
 

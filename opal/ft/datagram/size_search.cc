@@ -30,7 +30,7 @@ SizeSearch::SizeSearch(std::uint32_t announced, base::Duration interval) : inter
     }
 }
 
-SizeSearch::Probes SizeSearch::on_time(base::Time now)
+SizeSearch::Probes SizeSearch::on_time(base::Time now, std::uint32_t nonce)
 {
     Probes probes;
     if (now < next_ || sizes_.size() == 1) {
@@ -49,7 +49,7 @@ SizeSearch::Probes SizeSearch::on_time(base::Time now)
         raise_at_ = now + raise_interval;
     }
     tried_ = sizes_[raise ? index_ - 1 : index_];
-    ++nonce_;
+    nonce_ = nonce;
     large_answered_ = small_answered_ = false;
     probes.nonce = nonce_;
     probes.size[probes.count++] = tried_;

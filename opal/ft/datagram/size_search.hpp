@@ -35,9 +35,11 @@ class SizeSearch {
         std::uint32_t nonce = 0; ///< the same in both
     };
     /// Call whenever the way is used and before `send` would be of use later, at any rate.
-    /// \return what to send now
-    Probes on_time(base::Time now);
-    /// An answer to a probe with that nonce, whose datagram had that many bytes.
+    /// \param nonce for the probes, if there are any: one that no other search of the process had
+    /// lately, since the answer to one may come by another's way \return what to send now
+    Probes on_time(base::Time now, std::uint32_t nonce);
+    /// An answer to a probe with that nonce, whose datagram had that many bytes. That to another
+    /// search's does nothing.
     void on_reply(std::uint32_t nonce, std::uint32_t bytes);
     [[nodiscard]] base::Time next() const noexcept { return next_; }
     [[nodiscard]] std::uint32_t times_lowered() const noexcept { return lowered_; }

@@ -16,12 +16,13 @@ struct Way {
     std::uint32_t passes = 65507;
     double loss = 0;
     bool away = false;
+    std::uint32_t nonces = 1;
     ft::base::Rng rng{7};
 
     void run(SizeSearch &search, Time &now, Duration length)
     {
         for (const Time end = now + length; now < end; now += step) {
-            const SizeSearch::Probes probes = search.on_time(now);
+            const SizeSearch::Probes probes = search.on_time(now, nonces++);
             for (std::uint32_t i = 0; i < probes.count; ++i) {
                 const bool lost = chance() || chance();
                 if (probes.size[i] <= passes && !lost && !away) {
@@ -95,22 +96,45 @@ void a_late_answer_counts_for_nothing(void **)
 {
     SizeSearch search(1472, Duration::from_s(1));
     Time now = Time::zero() + step;
-    const SizeSearch::Probes first = search.on_time(now);
+    const SizeSearch::Probes first = search.on_time(now, 7);
     assert_int_equal(first.count, 2);
     assert_int_equal(first.size[0], 1472);
     search.on_reply(first.nonce + 1, 1472);
     search.on_reply(first.nonce, 9999);
     search.on_reply(first.nonce, least_datagram);
-    assert_int_equal(search.on_time(now).count, 0);
+    assert_int_equal(search.on_time(now, 8).count, 0);
     now += Duration::from_ms(60);
-    assert_int_equal(search.on_time(now).count, 2); // it counts against the size, and asks again
+    assert_int_equal(search.on_time(now, 9).count, 2); // it counts against the size, and asks again
+}
+
+/// Two modules of a process lead to one address of a peer, which answers both by one of them; the
+/// other one's way is narrower.
+void an_answer_serves_the_search_that_asked(void **)
+{
+    SizeSearch wide(1472, Duration::from_s(1));
+    SizeSearch narrow(1472, Duration::from_s(1));
+    std::uint32_t nonces = 0;
+    Time now = Time::zero() + step;
+    for (const Time end = now + Duration::from_s(2); now < end; now += step) {
+        for (SizeSearch *search : {&wide, &narrow}) {
+            const SizeSearch::Probes probes = search->on_time(now, nonces++);
+            for (std::uint32_t i = 0; i < probes.count; ++i) {
+                if (search == &wide || probes.size[i] <= 600) {
+                    wide.on_reply(probes.nonce, probes.size[i]);
+                    narrow.on_reply(probes.nonce, probes.size[i]);
+                }
+            }
+        }
+    }
+    assert_int_equal(wide.size(), 1472);
+    assert_int_equal(narrow.size(), least_datagram);
 }
 
 void the_least_size_needs_no_search(void **)
 {
     SizeSearch search(100, Duration::from_s(1));
     assert_int_equal(search.size(), least_datagram);
-    assert_int_equal(search.on_time(Time::zero() + step).count, 0);
+    assert_int_equal(search.on_time(Time::zero() + step, 1).count, 0);
 }
 
 } // namespace
@@ -124,6 +148,7 @@ int main()
         cmocka_unit_test(a_peer_that_is_away_says_nothing_of_sizes),
         cmocka_unit_test(loss_alone_lowers_the_size_rarely_and_not_for_good),
         cmocka_unit_test(a_late_answer_counts_for_nothing),
+        cmocka_unit_test(an_answer_serves_the_search_that_asked),
         cmocka_unit_test(the_least_size_needs_no_search),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -149,6 +149,24 @@ void stopped_is_accused_unless_a_user_said_so(void **)
     assert_true(accused[0].cause == Cause::stopped);
 }
 
+/// In MPI_Finalize, after its last report: mpirun waits for it.
+void who_stops_after_leave_is_accused(void **)
+{
+    std::size_t quiet = 0;
+    std::vector<Watch::Accused> accused;
+    {
+        Scene scene;
+        Watch watch(scene.folder(), config, true);
+        scene.write({.flags = SelfCheckRecord::in_mpi | SelfCheckRecord::left, .progress = 8});
+        quiet = run(watch, scene, 5, nullptr).size();
+        scene.stop();
+        accused = run(watch, scene, 5, nullptr);
+    }
+    assert_int_equal(quiet, 0);
+    assert_int_equal(accused.size(), 1);
+    assert_true(accused[0].cause == Cause::stopped);
+}
+
 void silence_alone_is_nothing(void **)
 {
     std::size_t accused = 0;
@@ -228,6 +246,7 @@ int main()
         cmocka_unit_test(frozen_in_mpi_is_hung_once),
         cmocka_unit_test(outside_mpi_announced_or_left_is_let_be),
         cmocka_unit_test(stopped_is_accused_unless_a_user_said_so),
+        cmocka_unit_test(who_stops_after_leave_is_accused),
         cmocka_unit_test(silence_alone_is_nothing),
         cmocka_unit_test(half_written_and_foreign_records_count_for_nothing),
         cmocka_unit_test(a_file_that_cannot_be_read_says_nothing),

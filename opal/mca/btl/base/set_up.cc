@@ -89,6 +89,19 @@ void write_address(base::WireWriter &writer, const IpAddress &address)
     writer.bytes(std::as_bytes(std::span(address.bytes)));
 }
 
+NetworkStack read_stack(base::WireReader &reader)
+{
+    std::array<std::byte, NetworkStack::bytes> name{};
+    const auto bytes = reader.bytes(name.size());
+    std::copy(bytes.begin(), bytes.end(), name.begin());
+    return NetworkStack(name);
+}
+
+bool on_this_host(const opal_proc_t *process, const NetworkStack &its) noexcept
+{
+    return OPAL_PROC_ON_LOCAL_NODE(process->proc_flags) || NetworkStack::own().same(its);
+}
+
 IpAddress read_address(base::WireReader &reader)
 {
     IpAddress address;

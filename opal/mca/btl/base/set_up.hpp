@@ -11,6 +11,7 @@
 
 #include "opal/ft/base/wire.hpp"
 #include "opal/mca/btl/base/interfaces.hpp"
+#include "opal/mca/btl/base/network_stack.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/mca/tell_once.hpp"
 
@@ -65,5 +66,9 @@ void tell_unmatched(const std::string &include, const std::vector<Interface> &al
 inline constexpr std::size_t address_bytes = sizeof(IpAddress::bytes);
 void write_address(base::WireWriter &writer, const IpAddress &address);
 [[nodiscard]] IpAddress read_address(base::WireReader &reader);
+[[nodiscard]] NetworkStack read_stack(base::WireReader &reader);
+
+/// Whether a peer has this host's interfaces, as the runtime says or what it published.
+[[nodiscard]] bool on_this_host(const opal_proc_t *process, const NetworkStack &its) noexcept;
 
 } // namespace ft::btl

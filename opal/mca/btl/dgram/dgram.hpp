@@ -21,6 +21,7 @@
 #include "opal/ft/datagram/reassembly.hpp"
 #include "opal/ft/datagram/size_search.hpp"
 #include "opal/mca/btl/base/fragments.hpp"
+#include "opal/mca/btl/base/network_stack.hpp"
 #include "opal/mca/btl/dgram/transport.hpp"
 #include "opal/mca/btl/dgram/trays.hpp"
 #include "opal/mca/lock.hpp"
@@ -138,6 +139,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
     void take_trouble() noexcept;
     void deliver(mca_btl_base_tag_t tag, std::span<const std::byte> fragment) noexcept;
     void answer(const Header &probe, std::size_t bytes) noexcept;
+    void take_answer(const Header &answer) noexcept;
     void flush_locked(Endpoint &endpoint) noexcept;
     SendResult send_in_parts(Endpoint &endpoint, Fragment &fragment) noexcept;
     SendResult send_run(Endpoint &endpoint, std::span<Fragment *const> run,
@@ -194,6 +196,7 @@ class Module final : public mca_btl_base_module_t, private Sink {
 /// What a peer published.
 struct Published {
     std::uint64_t cookie = 0;
+    btl::NetworkStack stack;
     struct Place {
         std::string provider;
         Address transport;

@@ -20,8 +20,8 @@ constexpr base::Duration look_interval = base::Duration::from_ms(10);
 /// A channel rests after nothing was sent by it for one to two of these.
 constexpr base::Duration rest_interval = base::Duration::from_s(2);
 
-/// For the next fragment that goes in parts. Who receives them knows them by this and by the
-/// process, and several modules of it may send there.
+/// For the next fragment that goes in parts, or round of a search for the size. Who receives them
+/// knows them by this and by the process, and several modules of it may send there.
 std::uint32_t next_number() noexcept
 {
     static std::atomic<std::uint32_t> number{0};
@@ -106,6 +106,7 @@ void Module::fail(Endpoint &endpoint, const std::string &why) noexcept
         give_back(fragment);
     }
     endpoint.waiting.clear();
+    std::erase(unflushed_, &endpoint);
     try {
         failed_.push_back(&endpoint);
     } catch (...) {
@@ -333,14 +334,18 @@ void Module::take_trouble() noexcept
 
 void Module::report_failures() noexcept
 {
-    std::vector<Endpoint *> failed;
-    {
-        const mca::Guard guard(lock_);
-        failed.swap(failed_);
-    }
-    for (Endpoint *endpoint : failed) {
+    for (;;) {
+        opal_proc_t *process = nullptr;
+        {
+            const mca::Guard guard(lock_);
+            if (failed_.empty()) {
+                return;
+            }
+            process = failed_.back()->process;
+            failed_.pop_back();
+        }
         if (on_error != nullptr) {
-            on_error(this, MCA_BTL_ERROR_FLAGS_FATAL, endpoint->process, nullptr);
+            on_error(this, MCA_BTL_ERROR_FLAGS_FATAL, process, nullptr);
         }
     }
 }
@@ -362,7 +367,7 @@ void Module::look_after(base::Time now) noexcept
             endpoint->used = false;
             return true;
         }
-        const SizeSearch::Probes probes = endpoint->search.on_time(now);
+        const SizeSearch::Probes probes = endpoint->search.on_time(now, next_number());
         for (std::uint32_t i = 0; i < probes.count; ++i) {
             send_probe(*endpoint, Kind::size_probe, probes.nonce, probes.size[i], 0);
         }
@@ -442,13 +447,21 @@ void Module::take_unusual(std::span<const std::byte> datagram) noexcept
     case Kind::size_probe:
         answer(header, datagram.size());
         break;
-    case Kind::size_reply: {
-        const mca::Guard guard(lock_);
-        if (const auto found = by_sender_.find(header.sender); found != by_sender_.end()) {
-            found->second->search.on_reply(header.number, header.total);
+    case Kind::size_reply:
+        // The peer answers by the way that it has, which need not be that of the probe: where it
+        // has fewer addresses, several modules lead to one of its own.
+        for (const auto &module : btl::all_modules<Module>()) {
+            module->take_answer(header);
         }
         break;
     }
+}
+
+void Module::take_answer(const Header &answer) noexcept
+{
+    const mca::Guard guard(lock_);
+    if (const auto found = by_sender_.find(answer.sender); found != by_sender_.end()) {
+        found->second->search.on_reply(answer.number, answer.total);
     }
 }
 

@@ -1,5 +1,6 @@
 // The peers of a module: what they publish, and which of their addresses it leads to.
 #include "opal/mca/btl/base/entry_points.hpp"
+#include "opal/mca/btl/base/network_stack.hpp"
 #include "opal/mca/btl/base/pairing.hpp"
 #include "opal/mca/btl/base/set_up.hpp"
 #include "opal/mca/btl/dgram/dgram.hpp"
@@ -9,7 +10,7 @@ namespace ft::dgram {
 
 namespace {
 
-constexpr std::uint32_t modex_magic = 0x44475234; // "DGR4"
+constexpr std::uint32_t modex_magic = 0x44475235; // "DGR5"
 constexpr std::size_t provider_bytes = 32;        ///< of its name, zeros after it
 constexpr std::size_t place_bytes =
     provider_bytes + Address::most_bytes + 1 + btl::address_bytes + 4 + 1;
@@ -53,11 +54,12 @@ void tell_other_provider(const opal_proc_t *process, const Published &peer) noex
 bool publish_modules(std::uint64_t cookie)
 {
     const auto &modules = btl::all_modules<Module>();
-    std::vector<std::byte> blob(16 + modules.size() * place_bytes);
+    std::vector<std::byte> blob(16 + btl::NetworkStack::bytes + modules.size() * place_bytes);
     base::WireWriter writer(blob);
     writer.u32(modex_magic);
     writer.u32(static_cast<std::uint32_t>(modules.size()));
     writer.u64(cookie);
+    writer.bytes(btl::NetworkStack::own().name());
     for (const auto &module : modules) {
         const Address &address = module->transport().address();
         std::array<std::byte, provider_bytes> name{};
@@ -80,6 +82,7 @@ bool published_by(opal_proc_t *process, Published &out)
     const std::uint32_t magic = reader.u32();
     const std::uint32_t count = reader.u32();
     out.cookie = reader.u64();
+    out.stack = btl::read_stack(reader);
     if (magic != modex_magic || count > most_modules) {
         reader.fail();
     }
@@ -107,7 +110,7 @@ Endpoint *Module::reach(opal_proc_t *process)
     if (!used_by_dr() || !published_by(process, peer)) {
         return nullptr;
     }
-    const bool same_host = OPAL_PROC_ON_LOCAL_NODE(process->proc_flags);
+    const bool same_host = btl::on_this_host(process, peer.stack);
     const auto usable = [&](const Published::Place &place) {
         return place.provider == transport_->provider() && place.loopback == network_.loopback &&
                (!place.loopback || same_host) && place.address.is_v4() == network_.address.is_v4();

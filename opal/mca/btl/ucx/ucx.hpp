@@ -12,6 +12,7 @@
 #include "opal/ft/base/time.hpp"
 #include "opal/mca/btl/base/fragments.hpp"
 #include "opal/mca/btl/base/interfaces.hpp"
+#include "opal/mca/btl/base/network_stack.hpp"
 #include "opal/mca/btl/ucx/message.hpp"
 #include "opal/mca/btl/ucx/port.hpp"
 #include "opal/mca/btl/ucx/wires.hpp"
@@ -208,6 +209,7 @@ struct Published {
         std::uint32_t largest = 0; ///< bytes of the longest active message
     };
     std::uint64_t cookie = 0;
+    btl::NetworkStack stack;
     std::vector<Place> places;
 };
 inline constexpr std::size_t most_modules = 16;

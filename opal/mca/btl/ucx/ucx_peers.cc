@@ -1,5 +1,6 @@
 // The peers of a module: what they publish, and which of their addresses it leads to.
 #include "opal/mca/btl/base/entry_points.hpp"
+#include "opal/mca/btl/base/network_stack.hpp"
 #include "opal/mca/btl/base/pairing.hpp"
 #include "opal/mca/btl/base/set_up.hpp"
 #include "opal/mca/btl/ucx/ucx.hpp"
@@ -9,14 +10,14 @@ namespace ft::ucx {
 
 namespace {
 
-constexpr std::uint32_t modex_magic = 0x55435834; // "UCX4"
+constexpr std::uint32_t modex_magic = 0x55435835; // "UCX5"
 
 } // namespace
 
 bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t cookie)
 {
     const auto &modules = btl::all_modules<Module>();
-    std::size_t bytes = 16;
+    std::size_t bytes = 16 + btl::NetworkStack::bytes;
     for (const auto &module : modules) {
         const Port &port = module->port();
         bytes += 6 + port.resource().transport.size() + port.line_transport().size() +
@@ -34,6 +35,7 @@ bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t co
     writer.u32(modex_magic);
     writer.u32(static_cast<std::uint32_t>(modules.size()));
     writer.u64(cookie);
+    writer.bytes(btl::NetworkStack::own().name());
     for (const auto &module : modules) {
         const Port &port = module->port();
         put(std::as_bytes(std::span(port.resource().transport)));
@@ -64,6 +66,7 @@ bool published_by(const mca_btl_base_component_t &component, opal_proc_t *proces
     const std::uint32_t magic = reader.u32();
     const std::uint32_t count = reader.u32();
     out.cookie = reader.u64();
+    out.stack = btl::read_stack(reader);
     if (magic != modex_magic || count > most_modules) {
         reader.fail();
     }
@@ -90,10 +93,11 @@ Endpoint *Module::reach(opal_proc_t *process)
         return nullptr;
     }
     const Resource &mine = port_->resource();
-    const bool same_host = OPAL_PROC_ON_LOCAL_NODE(process->proc_flags);
+    const bool same_node = OPAL_PROC_ON_LOCAL_NODE(process->proc_flags);
+    const bool same_host = btl::on_this_host(process, peer.stack);
     const auto usable = [&](const Published::Place &place) {
         return place.transport == mine.transport && place.loopback == network_.loopback &&
-               ((!place.loopback && !mine.shared_memory) || same_host) &&
+               (!mine.shared_memory || same_node) && (!place.loopback || same_host) &&
                place.line == port_->line_transport() && port_->reaches(place.at) &&
                (!port_->has_line() || port_->line_reaches(place.line_at));
     };
