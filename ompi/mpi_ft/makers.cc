@@ -122,8 +122,9 @@ bool whole(ompi_communicator_t *fresh)
 
 /// For the calls that join processes of another job, which Open MPI makes together with the
 /// runtime: all agree before that all live, and afterwards that all have the new communicator.
-/// Where some have it and some have not, or the other side has lost somebody, those who have it
-/// revoke it, for the sake of the other job, and let it go.
+/// Where some have it and some have not, or the other side has lost somebody, those who have it let
+/// it go, and tell the other job, which need not have met a failure, that it is revoked and that
+/// nobody here is to be waited for.
 template <class Stock>
 int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_t **fresh,
              Stock stock) noexcept
@@ -152,7 +153,7 @@ int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_
         }
         const Lock lock;
         if (Record *made = service().find(*fresh); made != nullptr) {
-            made->revoke();
+            made->let_go();
         }
         service().free(*fresh);
         *fresh = MPI_COMM_NULL;

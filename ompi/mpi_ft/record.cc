@@ -104,6 +104,12 @@ void Record::bury()
 {
     if (!guest_) {
         process::forget_context(context_);
+        // Open MPI's ids come again, with the same members: each life of a name has numbers of its
+        // own, whatever each member has counted in the one before, since all members free it once.
+        // Late letters of that one are told by it.
+        constexpr std::uint32_t life = 1U << 20;
+        const std::uint32_t lives = (*next_sequence_ - first_sequence_) / life + 1;
+        *next_sequence_ = first_sequence_ + lives * life;
     }
     drop_inner();
     comm_ = nullptr;
@@ -179,9 +185,10 @@ Route Record::route(Rank member) const
                                : Route{local_, static_cast<int>(index - rank_count_)};
 }
 
-void Record::learn(const RankSet &dead, const RankSet &unreachable,
+void Record::learn(const RankSet &told, const RankSet &unreachable,
                    const std::vector<Hearsay> &hearsay)
 {
+    const RankSet dead = told.united(lost_);
     const RankSet confirmed = dead.minus(dead_);
     const RankSet suspected = unreachable.minus(dead).minus(unconfirmed_);
     if (dead_.unite(dead)) {
@@ -217,6 +224,21 @@ void Record::learn(const RankSet &dead, const RankSet &unreachable,
             });
         }
     }
+}
+
+void Record::lose_other_group()
+{
+    for (Rank rank = 0; rank < rank_count_; ++rank) {
+        lost_.insert(first_rank_ + rank);
+    }
+    std::vector<Hearsay> heard;
+    for (const auto &[member, said_by] : hearsay_) {
+        Hearsay &one = heard.emplace_back(Hearsay{ids_[member], {}});
+        for (const Rank by : said_by.members()) {
+            one.said_by.push_back(ids_[by]);
+        }
+    }
+    learn(dead_, unconfirmed_, heard);
 }
 
 /// Whoever finds no way to a member gives up on this communicator, and others may wait for it,

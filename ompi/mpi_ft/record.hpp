@@ -38,6 +38,9 @@ struct Revocation {
     /// The number behind the last call of the sender that makes a communicator of it: it is in it
     /// perhaps, and begins none any more.
     std::uint32_t made_until;
+    /// Of an intercommunicator: the groups that have let it go, bit 0 that of member 0, and are not
+    /// to be waited for.
+    std::uint32_t gone;
 };
 std::optional<Revocation> revocation_of(const Letter &letter);
 
@@ -219,6 +222,9 @@ class Record {
     /// Every operation on the communicator ends with an error from now on, here and, by and by,
     /// everywhere.
     void revoke();
+    /// The same for one that joins processes of another job, which all of the own group free now,
+    /// as their call failed: to the other group they are as dead, here only.
+    void let_go();
     bool revoked = false; ///< of a guest: what its members come from, as one of them says
     /// Of the calls of MPI_Intercomm_create on this communicator.
     Pairings pairings;
@@ -229,6 +235,9 @@ class Record {
   private:
     void take_members();
     bool on_revoked(const Letter &letter);
+    void spread_revocation();
+    std::uint32_t group_bit(bool own) const { return (first_local_ == 0) == own ? 1U : 2U; }
+    void lose_other_group();
     void weigh_hearsay();
     void divert_if_needed() const;
     /// A call that has no number yet.
@@ -306,9 +315,13 @@ class Record {
     std::vector<ProcessId> ids_;
     std::map<ProcessId, Rank> members_;
     std::shared_ptr<const consensus::TreeShape> shape_;
-    RankSet dead_;        ///< by the runtime's word
+    RankSet dead_;        ///< by the runtime's word, and lost_
     consensus::Tag tag_;  ///< the same, as steps of the agreements carry it
     RankSet unconfirmed_; ///< this process finds no way to them
+    /// They live, but have let the communicator go, before they began any call on it: nothing of
+    /// theirs comes that an agreement could take for a word of the dead.
+    RankSet lost_;
+    std::uint32_t gone_ = 0; ///< as in Revocation
     std::vector<Rank> failed_in_order_;
     /// To members, and the members who find none.
     std::vector<std::pair<Rank, RankSet>> hearsay_;

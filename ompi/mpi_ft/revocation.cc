@@ -2,6 +2,7 @@
 #include "ompi/mpi_ft/record.hpp"
 
 #include "ompi/mpi_ft/service.hpp"
+#include "opal/ft/base/assert.hpp"
 #include "opal/process/standing.hpp"
 
 namespace ft::validate {
@@ -28,8 +29,16 @@ bool Record::on_revoked(const Letter &letter)
     if (comes_before(wanted_, its->made_until)) {
         wanted_ = its->made_until;
     }
+    const std::uint32_t news = its->gone & ~gone_;
+    gone_ |= its->gone;
+    if (revoked && news != 0) {
+        spread_revocation();
+    }
     revoke();
     decline();
+    if (inter_ && (news & group_bit(false)) != 0) {
+        lose_other_group(); // the last: calls may end
+    }
     return true;
 }
 
@@ -43,11 +52,30 @@ void Record::revoke()
     process::revoke(context_);
     revoke_inner();
     service().alarm_guests();
+    spread_revocation();
+}
+
+void Record::let_go()
+{
+    FT_ASSERT(waiting_.empty());
+    gone_ |= group_bit(true);
+    if (revoked) {
+        spread_revocation();
+    } else {
+        revoke();
+    }
+}
+
+void Record::spread_revocation()
+{
     // Everybody tells everybody: whoever lives has heard it when one that lives has.
+    const bool others_are_gone = inter_ && (gone_ & group_bit(false)) != 0;
     for (Rank member = 0; member < size(); ++member) {
-        if (member != self_ && !dead_.contains(member)) {
+        const bool is_gone =
+            others_are_gone && member >= first_rank_ && member - first_rank_ < rank_count_;
+        if (member != self_ && !is_gone && !dead_.contains(member)) {
             service().send(route(member), Topic::revoked, key_,
-                           Revocation{first_sequence_, made_until_});
+                           Revocation{first_sequence_, made_until_, gone_});
         }
     }
 }

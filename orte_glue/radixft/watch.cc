@@ -142,12 +142,12 @@ void Watch::read(base::Time now, Watched &watched) const
     watched.pid = record.pid;
     // Its last report before it takes leave of the runtime: it does not hang any more, but may be
     // stopped still.
-    const bool last = (record.flags & SelfCheckRecord::left) != 0;
-    watched.monitor.on_report(now,
-                              {.in_mpi = !last && (record.flags & SelfCheckRecord::in_mpi) != 0,
-                               .traced = (record.flags & SelfCheckRecord::traced) != 0,
-                               .progress = record.progress,
-                               .announced = base::Duration::from_ns(record.announced_ns)});
+    watched.left = (record.flags & SelfCheckRecord::left) != 0;
+    watched.monitor.on_report(
+        now, {.in_mpi = !watched.left && (record.flags & SelfCheckRecord::in_mpi) != 0,
+              .traced = (record.flags & SelfCheckRecord::traced) != 0,
+              .progress = record.progress,
+              .announced = base::Duration::from_ns(record.announced_ns)});
 }
 
 bool Watch::judge(base::Time now, Watched &watched, Cause &cause) const
@@ -191,6 +191,9 @@ std::vector<Watch::Accused> Watch::look(base::Time now, const std::vector<Rank> 
             continue;
         }
         read(now, watched);
+        if (watched.left && process_state(watched.pid).state != 'T') {
+            watched.monitor.on_report(now, {}); // it is silent only while it is stopped
+        }
         Cause cause = Cause::hung;
         if (!watched.over && judge(now, watched, cause)) {
             watched.over = true;

@@ -63,6 +63,7 @@ class Watch {
         int fd = -1;
         std::int64_t pid = 0;
         std::uint64_t number = 0;
+        bool left = false; ///< its last report has come
         bool over = false; ///< was accused
         detector::SelfCheckMonitor monitor;
     };

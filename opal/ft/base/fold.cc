@@ -61,7 +61,7 @@ constexpr std::size_t line = 64; ///< of a cache
 
 /// What is multiplied fills the processor's window, so that few of the loads and of the stores
 /// behind it are under way at once: lines are asked for so many bytes ahead, to be written ones for
-/// themselves. Not beyond what is copied: what stands there may be another core's.
+/// themselves, and these not beyond what is copied: what stands there may be another core's.
 constexpr std::size_t ahead = 1024;
 
 template <Store store>

@@ -76,12 +76,13 @@ class Scene {
 const ft::detector::SelfCheckConfig config{
     .period = 100_ms, .frozen_limit = 1_s, .silent_limit = 1_s};
 
+Time now = Time::from_ns(1);
+
 /// Looks ten times a second for `seconds`; reports like `record` all the while, if there is one.
 std::vector<Watch::Accused> run(Watch &watch, Scene &scene, int seconds,
                                 const SelfCheckRecord *record)
 {
     std::vector<Watch::Accused> all;
-    static Time now = Time::from_ns(1);
     for (int i = 0; i < 10 * seconds; ++i) {
         if (record != nullptr) {
             scene.write(*record);
@@ -160,6 +161,8 @@ void who_stops_after_leave_is_accused(void **)
         scene.write({.flags = SelfCheckRecord::in_mpi | SelfCheckRecord::left, .progress = 8});
         quiet = run(watch, scene, 5, nullptr).size();
         scene.stop();
+        now += 100_ms;
+        quiet += watch.look(now, {rank}).size();
         accused = run(watch, scene, 5, nullptr);
     }
     assert_int_equal(quiet, 0);

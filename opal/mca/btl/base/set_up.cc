@@ -89,6 +89,12 @@ void write_address(base::WireWriter &writer, const IpAddress &address)
     writer.bytes(std::as_bytes(std::span(address.bytes)));
 }
 
+const NetworkStack &own_stack() noexcept
+{
+    static const NetworkStack own = NetworkStack::own();
+    return own;
+}
+
 NetworkStack read_stack(base::WireReader &reader)
 {
     std::array<std::byte, NetworkStack::bytes> name{};
@@ -99,7 +105,7 @@ NetworkStack read_stack(base::WireReader &reader)
 
 bool on_this_host(const opal_proc_t *process, const NetworkStack &its) noexcept
 {
-    return OPAL_PROC_ON_LOCAL_NODE(process->proc_flags) || NetworkStack::own().same(its);
+    return OPAL_PROC_ON_LOCAL_NODE(process->proc_flags) || own_stack().same(its);
 }
 
 IpAddress read_address(base::WireReader &reader)

@@ -66,6 +66,8 @@ void tell_unmatched(const std::string &include, const std::vector<Interface> &al
 inline constexpr std::size_t address_bytes = sizeof(IpAddress::bytes);
 void write_address(base::WireWriter &writer, const IpAddress &address);
 [[nodiscard]] IpAddress read_address(base::WireReader &reader);
+/// This process's, asked for once: what others decide by it must hold.
+[[nodiscard]] const NetworkStack &own_stack() noexcept;
 [[nodiscard]] NetworkStack read_stack(base::WireReader &reader);
 
 /// Whether a peer has this host's interfaces, as the runtime says or what it published.

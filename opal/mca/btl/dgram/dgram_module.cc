@@ -125,6 +125,9 @@ int Module::send(Endpoint &endpoint, Fragment *fragment, mca_btl_base_tag_t tag)
         }
         if (endpoint.waiting.size() >= 2 * batch_) {
             flush_locked(endpoint);
+            if (endpoint.broken) {
+                return OPAL_ERR_UNREACH;
+            }
             if (endpoint.waiting.size() >= 2 * batch_) {
                 ++counters_.full;
                 return OPAL_ERR_OUT_OF_RESOURCE;

@@ -59,7 +59,7 @@ bool publish_modules(std::uint64_t cookie)
     writer.u32(modex_magic);
     writer.u32(static_cast<std::uint32_t>(modules.size()));
     writer.u64(cookie);
-    writer.bytes(btl::NetworkStack::own().name());
+    writer.bytes(btl::own_stack().name());
     for (const auto &module : modules) {
         const Address &address = module->transport().address();
         std::array<std::byte, provider_bytes> name{};

@@ -35,7 +35,7 @@ bool publish_modules(const mca_btl_base_component_t &component, std::uint64_t co
     writer.u32(modex_magic);
     writer.u32(static_cast<std::uint32_t>(modules.size()));
     writer.u64(cookie);
-    writer.bytes(btl::NetworkStack::own().name());
+    writer.bytes(btl::own_stack().name());
     for (const auto &module : modules) {
         const Port &port = module->port();
         put(std::as_bytes(std::span(port.resource().transport)));
