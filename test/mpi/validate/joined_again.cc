@@ -3,12 +3,13 @@
 // with them the intercommunicator's name; and who hears of the revocation last tells those who have
 // freed it long since.
 //
-// usage: joined_again FILE
-//   Rank 0 makes FILE0, FILE1 and so on when it has freed what joined them.
+// usage: joined_again FIFO
+//   Rank 0 opens FIFO0, FIFO1 and so on to write when it has freed what joined them.
 #include "check.hpp"
 
 #include <array>
-#include <fstream>
+
+#include <fcntl.h>
 
 using namespace check;
 
@@ -40,15 +41,15 @@ int main(int argc, char **argv)
             is(MPIX_Comm_revoke(both), MPI_SUCCESS, "revoke");
         }
         const std::string freed = argv[1] + std::to_string(round);
-        while (me == hears_last && access(freed.c_str(), F_OK) != 0) { // the test has the deadline
-            usleep(1000);
+        if (me == hears_last) {
+            close(open(freed.c_str(), O_RDONLY)); // until rank 0 has come there
         }
         int token = 0;
         is(MPI_Recv(&token, 1, MPI_INT, 0, 5, both, MPI_STATUS_IGNORE), MPIX_ERR_REVOKED,
            "a receive");
         MPI_Comm_free(&both);
         if (me == 0) {
-            std::ofstream(freed).put('\n');
+            close(open(freed.c_str(), O_WRONLY)); // until rank 3 waits for it
         }
         MPI_Barrier(MPI_COMM_WORLD);
     }

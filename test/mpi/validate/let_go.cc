@@ -2,11 +2,11 @@
 // held before they look at what MPI_Comm_spawn gave them (after_spawn.cc): the call fails at the
 // parents, who live on and have left the others alone with a communicator. Those recover on it.
 //
-// usage: let_go FILE
-//   The file is made when the death is known to the children that live.
+// usage: let_go FIFO
+//   It is opened to write when the death is known to the children that live.
 #include "check.hpp"
 
-#include <fstream>
+#include <fcntl.h>
 
 using namespace check;
 
@@ -22,7 +22,7 @@ bool ends_with_an_error(int code)
            (class_of(code) == left_behind || class_of(code) == MPIX_ERR_REVOKED);
 }
 
-int be_child(MPI_Comm parent, const char *file)
+int be_child(MPI_Comm parent, const char *fifo)
 {
     MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN);
     all_through({victim}); // MPI_Init
@@ -33,7 +33,8 @@ int be_child(MPI_Comm parent, const char *file)
     int count = -1;
     is(MPI_Comm_validate_all(MPI_COMM_WORLD, &count), MPI_SUCCESS, "validate_all of the children");
     that(count == 1, "%d children have failed", count);
-    std::ofstream(file).put('\n');
+    // To read as well, which does not wait for the parents; until the end, for they may come late.
+    that(open(fifo, O_RDWR) >= 0, "the FIFO cannot be opened");
     int token = 0;
     that(ends_with_an_error(MPI_Recv(&token, 1, MPI_INT, 0, 4, parent, MPI_STATUS_IGNORE)),
          "a receive from a parent that has let go");

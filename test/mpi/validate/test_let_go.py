@@ -15,15 +15,17 @@ from fttap import main  # noqa: E402
 
 FOLDER = os.path.join(ftmpi.BUILD, "test", "mpi", "validate")
 DEADLINE = 60
+ROUNDS = 4  # of joined_again
 OWN = ftmpi.mca({"pml": "dr", "btl": "tcp,self", "btl_tcp_if_include": "lo", "errmgr": "radixft"})
 
 
 def spawned_ones_recover():
     """A spawned process dies, its parents' MPI_Comm_spawn fails; the other new ones recover without these"""
     with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "dead")
-        command = [ftmpi.MPIRUN, "--oversubscribe", "-np", "2", *OWN, "-x", "FT_AFTER_SPAWN=" + file,
-                   os.path.join(FOLDER, "let_go"), file]
+        fifo = os.path.join(folder, "dead")
+        os.mkfifo(fifo)
+        command = [ftmpi.MPIRUN, "--oversubscribe", "-np", "2", *OWN, "-x", "FT_AFTER_SPAWN=" + fifo,
+                   os.path.join(FOLDER, "let_go"), fifo]
         result = ftspawn.run(command, DEADLINE)
     result.must(not result.late, "a hang")
     recovered = re.findall(r"^child \d recovered$", result.output, re.M)
@@ -35,6 +37,8 @@ def spawned_ones_recover():
 def joined_again():
     """Two halves of a job that let a revoked intercommunicator go join again, and again"""
     with tempfile.TemporaryDirectory() as folder:
+        for turn in range(ROUNDS):
+            os.mkfifo(os.path.join(folder, f"freed{turn}"))
         program = [os.path.join(FOLDER, "joined_again"), os.path.join(folder, "freed")]
         result = ftmpi.run([ftmpi.MPIRUN, "--oversubscribe", "-np", "4", *OWN, *program], DEADLINE)
     right = re.findall(r"^rank \d+ right$", result.output, re.M)

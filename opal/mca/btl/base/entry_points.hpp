@@ -20,6 +20,8 @@
 #include <new>
 #include <vector>
 
+#include "opal/mca/lock.hpp"
+
 namespace ft::btl {
 
 /// The modules of a component, in the order of the modex. Hidden: a static object of a template
@@ -40,6 +42,27 @@ template <typename Module>
 void drop_all_modules() noexcept
 {
     std::vector<std::unique_ptr<Module>>().swap(all_modules<Module>());
+}
+
+/// Tells the PML of the peers whose ways have failed. One at a time: until its turn has come a peer
+/// may be removed by another thread, and from the list. \param lock of the list
+template <typename M>
+void tell_failed(M &module, mca::Mutex &lock, std::vector<typename M::Endpoint *> &failed) noexcept
+{
+    for (;;) {
+        opal_proc_t *process = nullptr;
+        {
+            const mca::Guard guard(lock);
+            if (failed.empty()) {
+                return;
+            }
+            process = failed.back()->process;
+            failed.pop_back();
+        }
+        if (module.on_error != nullptr) {
+            module.on_error(&module, MCA_BTL_ERROR_FLAGS_FATAL, process, nullptr);
+        }
+    }
 }
 
 template <typename M>

@@ -337,20 +337,7 @@ void Module::take_trouble() noexcept
 
 void Module::report_failures() noexcept
 {
-    for (;;) {
-        opal_proc_t *process = nullptr;
-        {
-            const mca::Guard guard(lock_);
-            if (failed_.empty()) {
-                return;
-            }
-            process = failed_.back()->process;
-            failed_.pop_back();
-        }
-        if (on_error != nullptr) {
-            on_error(this, MCA_BTL_ERROR_FLAGS_FATAL, process, nullptr);
-        }
-    }
+    btl::tell_failed(*this, lock_, failed_);
 }
 
 void Module::look_after(base::Time now) noexcept
