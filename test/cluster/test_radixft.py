@@ -44,8 +44,18 @@ def survivors():
 
 
 def processes(cluster, pattern):
-    """(host, pid) of the processes on the hosts whose command matches."""
-    return [(host, pid) for host, pid, command in cluster.processes() if re.search(pattern, command)]
+    """(host, pid) of the processes on the hosts whose command matches. A child that has yet to become its program is none."""
+    found = {pid: (host, command) for host, pid, command in cluster.processes() if re.search(pattern, command)}
+    return [(host, pid) for pid, (host, command) in found.items() if found.get(parent_of(pid)) != (host, command)]
+
+
+def parent_of(pid):
+    """Its process id; None when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 def appended(folder, extension):

@@ -9,6 +9,7 @@ dropped some 200 ms later.
 
 import os
 import re
+import signal
 import sys
 import time
 
@@ -28,6 +29,9 @@ TCP_SENDS_EACH_SECOND = os.path.exists("/proc/sys/net/ipv4/tcp_rto_max_ms")
 SECOND_CHANCE = [*DEFAULT] + [word for name, value in (("suspect_floor", 1000), ("suspect_ceiling", 1000),
                                                        ("probe", 4000 if TCP_SENDS_EACH_SECOND else 8000))
                               for word in ("--mca", f"errmgr_radixft_{name}", str(value))]
+# Without a proof a view without mpirun takes longer than the job may.
+PROMISED = [*DEFAULT] + [word for name in ("suspect_floor", "suspect_ceiling")
+                         for word in ("--mca", f"errmgr_radixft_{name}", "200000")]
 DIRECTIONS = ("in", "out")
 HEARS = {"in": "gets nothing from", "out": "is not heard by"}
 OBJECTION = "> message 01120a"  # REFUSED, "heard"; see messages.hpp
@@ -173,6 +177,18 @@ def broken_connections(job):
     nobody_left_the_view(job)
 
 
+def dies_while_they_wait(job):
+    """mpirun's port accepts when its connections break: the others vote without proof, and keep what they promised it."""
+    mpirun = next(pid for host, pid in processes(job.cluster, "^mpirun") if host == "n0")
+    os.kill(mpirun, signal.SIGSTOP)
+    job.cluster.tool("cut", "n0", "m", "--how", "reset-once")
+    job.until("nobody believes mpirun dead", (1, BELIEVED))
+    check(not any(INSTALLED in job.log(daemon) for daemon in (1, 2, 3)), "the promises were not kept")
+    os.kill(mpirun, signal.SIGKILL)
+    dead = job.verdict_without_mpirun()
+    check(dead == {0, 4}, f"the survivors know of {dead}")
+
+
 def waits_and_learns(job):
     """It finds the others still running when the network heals, and is gone before they end."""
     job.cluster.tool("cut", "n3", "m", "--how", "drop")
@@ -201,6 +217,8 @@ TESTS = [make(direction) for make in (heard_by_the_root, leaves) for direction i
     one_side_goes(first, second, out, direction, text) for first, second, out, text in CASES for direction in DIRECTIONS] + [
     story("A host that is cut off waits for the network, and then learns that it was evicted", 3,
           [*DEFAULT, "--mca", "errmgr_radixft_minority_wait", "600000"], waits_and_learns),
+    story("mpirun dies while the others already vote on a suspicion: that is proof, and they wait no longer", 2,
+          PROMISED, dies_while_they_wait),
     story("Connections between daemons are reset again and again: they are made anew, and nobody leaves the view", 1,
           RADIXFT, broken_connections)]
 

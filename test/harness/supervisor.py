@@ -164,9 +164,13 @@ class Output:
         self.log.write(line + b"\n")
         self.log.flush()
         text = line.decode(errors="replace")
-        if name == "out" and (text.startswith(("ok", "not ok", "1..", "Bail out!"))):
+        if name == "out" and (text.startswith(("ok", "not ok", "1..", "Bail out!")) or self.tells_why(text)):
             self.tap.append(text)
         self.tail = (self.tail + [text])[-TAIL_LINES:]
+
+    def tells_why(self, text):
+        """Whether it is a line of diagnosis behind a failed case."""
+        return text.startswith("#") and self.tap and self.tap[-1].startswith(("not ok", "#"))
 
     def close(self):
         for name, rest in self.partial.items():

@@ -145,6 +145,16 @@ NodeId Stabilizer::acting_root() const
     return self_.id;
 }
 
+/// Whether one that `change` evicts without proof is proven dead by now. Voters that heard it hold
+/// their votes back until their promises to it are over; to the dead they have none.
+bool Stabilizer::proven_meanwhile(const Change &change) const
+{
+    return std::any_of(change.removed.begin(), change.removed.end(), [&](const Removed &r) {
+        const Suspect *s = r.grade == Grade::suspected ? find_suspect(r.id) : nullptr;
+        return s != nullptr && s->grade >= Grade::proven;
+    });
+}
+
 bool Stabilizer::quiet() const
 {
     return !attempt_ && suspects_.empty() && pending_.empty() && joins_.empty() &&

@@ -220,6 +220,7 @@ class Stabilizer {
     void become(State state, Event::Kind kind, Output &out);
     void watch_neighbours(base::Time now);
     std::uint32_t incarnation_of(NodeId id) const;
+    bool proven_meanwhile(const Change &change) const;
 
     // stabilizer_faults.cc: suspicion, probing, reports
     void prove(base::Time now, NodeId id, ProofKind kind, Output &out);
@@ -252,7 +253,6 @@ class Stabilizer {
     void maybe_start(base::Time now, Output &out);
     void start_attempt(base::Time now, Output &out);
     Change wanted_change(base::Time now) const;
-    std::vector<Removed> knowledge(const Change &change) const;
     Quorum strength(const View &target, std::span<const Removed> dead,
                     std::span<const Ambiguous> reported) const;
     base::Duration piece_by_piece(base::Duration doubted) const;

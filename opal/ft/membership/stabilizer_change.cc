@@ -145,7 +145,7 @@ void Stabilizer::maybe_start(Time now, Output &out)
                 std::any_of(suspects_.begin(), suspects_.end(), [&](const Suspect &s) {
                     return s.believed && attempt_->target->contains(s.who);
                 });
-            if (!hopeless) {
+            if (!hopeless && !proven_meanwhile(*attempt_->change)) {
                 return; // new joins wait for the next change
             }
             // Start again with what is known by then: deaths come in swarms.
