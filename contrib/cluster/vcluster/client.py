@@ -62,8 +62,7 @@ def prepare_state(plan, script, slots):
         files = {
             "hosts": (plan.hosts_text(), 0o644),
             "hostfile": (plan.hostfile_text(slots), 0o644),
-            "rsh": (f"#!/bin/sh\nexec '{sys.executable}' '{script}' --state "
-                    f"'{plan.state}' rsh \"$@\"\n", 0o755),
+            "rsh": (f"#!/bin/sh\nexec '{script}' --state '{plan.state}' rsh \"$@\"\n", 0o755),
             "log": ("", 0o644),
         }
         for name, (text, mode) in files.items():
