@@ -105,7 +105,7 @@ void Record::bury()
     if (!guest_) {
         process::forget_context(context_);
         // Open MPI's ids come again, with the same members: each life of a name has numbers of its
-        // own, whatever each member has counted in the one before, since all members free it once.
+        // own, whatever each member has counted in the one before, if all members had it.
         // Late letters of that one are told by it.
         constexpr std::uint32_t life = 1U << 20;
         const std::uint32_t lives = (*next_sequence_ - first_sequence_) / life + 1;

@@ -184,6 +184,7 @@ void Daemon::on_installed(const Event &event)
             if (gone_one.incarnation != 0 || !missing_.contains(gone_one.id)) {
                 remember_loss(gone_one, event.view->epoch());
             }
+            doubted_us_.erase(gone_one.id); // it may come back, and be doubted anew
             set_down(gone_one.id);
             forget_rail(gone_one.id);
             // An evicted one may live and must be told so; a dead one would only make the channel

@@ -273,6 +273,7 @@ void Daemon::disconnected(NodeId id) noexcept
 void Daemon::connected(NodeId id) noexcept
 {
     const bool replaced = !connected_.insert(id).second;
+    doubted_us_.erase(id); // a death to come is not dated to what made this connection necessary
     auto peer = OobPeer::find(id);
     if (peer) {
         peer->keep_trying();

@@ -30,7 +30,8 @@ enum class Mutation : std::uint8_t {
     no_giving_way,    ///< coordinators that do not hear each other outbid each other for ever
     no_doubt,         ///< who was out of touch takes every proof of death as if it had not been
     untold_doubt,     ///< heartbeats do not say that their sender is out of touch
-    old_accusations,  ///< accusations count against a link although they were made before it healed
+    promise_always,  ///< echo the heartbeats of whom an attempt leaves out, although the vote comes
+    old_accusations, ///< accusations count against a link although they were made before it healed
 };
 
 struct Config {

@@ -145,14 +145,28 @@ NodeId Stabilizer::acting_root() const
     return self_.id;
 }
 
-/// Whether one that `change` evicts without proof is proven dead by now. Voters that heard it hold
-/// their votes back until their promises to it are over; to the dead they have none.
-bool Stabilizer::proven_meanwhile(const Change &change) const
+/// Whether one that the attempt evicts without proof is proven dead by now, while voters may still
+/// hold their votes back until their promises to it are over: to the dead they have none.
+bool Stabilizer::proven_meanwhile(Time now) const
 {
-    return std::any_of(change.removed.begin(), change.removed.end(), [&](const Removed &r) {
-        const Suspect *s = r.grade == Grade::suspected ? find_suspect(r.id) : nullptr;
-        return s != nullptr && s->grade >= Grade::proven;
-    });
+    const std::vector<Removed> &removed = attempt_->change->removed;
+    return now < attempt_->since + config_.heartbeat.fence &&
+           std::any_of(removed.begin(), removed.end(), [&](const Removed &r) {
+               const Suspect *s = r.grade == Grade::suspected ? find_suspect(r.id) : nullptr;
+               return s != nullptr && s->grade >= Grade::proven;
+           });
+}
+
+/// Whether this node takes part in a view without `peer`, or has voted for one that may be in
+/// force. It promises it nothing then: a vote that was held back until the promises were over would
+/// break those that were made meanwhile, and who died with it would look as if it had not voted.
+bool Stabilizer::goes_without(const detector::Heartbeat::Peer &peer) const
+{
+    const Identity who{peer.id, peer.incarnation};
+    return config_.mutation != Mutation::promise_always &&
+           ((attempt_ && !attempt_->target->contains(who)) ||
+            std::any_of(votes_.begin(), votes_.end(),
+                        [&who](const Vote &v) { return !v.target->contains(who); }));
 }
 
 bool Stabilizer::quiet() const
@@ -180,6 +194,26 @@ bool for_a_change(Type type)
 }
 
 } // namespace
+
+void Stabilizer::suspend(Time now, Output &out)
+{
+    settle_until_ = Time::never();
+    settled_ = false;
+    if (state_ == State::member) {
+        minority_deadline_ = now + config_.minority_wait;
+        become(State::suspended, Event::Kind::suspended, out);
+    }
+}
+
+void Stabilizer::resume(Time now, Output &out)
+{
+    static_cast<void>(now);
+    if (state_ == State::suspended) {
+        minority_deadline_ = Time::never();
+        settle_until_ = Time::never();
+        become(State::member, Event::Kind::resumed, out);
+    }
+}
 
 Message Stabilizer::make(Type type, NodeId to) const
 {
@@ -331,7 +365,7 @@ void Stabilizer::on_time(Time now, Output &out)
             Message m = make(Type::heartbeat, b.to.id);
             m.to_incarnation = b.to.incarnation;
             m.beat = b.beat;
-            m.echo = b.echo;
+            m.echo = goes_without(b.to) ? 0 : b.echo;
             if (config_.mutation != Mutation::untold_doubt && doubts_proofs(now, b.to.id)) {
                 m.status = Status::in_doubt;
             }

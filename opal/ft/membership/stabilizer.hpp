@@ -22,6 +22,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace ft::membership {
@@ -150,7 +151,9 @@ class Stabilizer {
         bool voted = false;
         std::uint64_t doubted_us = 0; // whom it evicts: may be objected to if heard since
         base::Time hold;              // not to vote before
-        base::Time watch;             // ask the coordinator then
+        base::Time since;
+        std::uint64_t asked = 0; // questions before: older answers do not speak of this attempt
+        base::Time watch;        // ask the coordinator then
 
         Epoch number() const { return proposal->number; }
         NodeId coordinator() const { return proposal->coordinator; }
@@ -160,6 +163,7 @@ class Stabilizer {
         std::shared_ptr<const Change> change;
         ViewPtr target;
         NodeId coordinator;
+        std::uint64_t asked; // questions before
     };
     struct Reporter {
         NodeId id;
@@ -214,13 +218,18 @@ class Stabilizer {
     bool known_sender(const Message &m) const;
     Verdict on_stranger(base::Time now, const Message &m, Output &out);
     void fetch_from(base::Time now, NodeId id, Output &out);
+    bool catch_up(base::Time now, const Message &m, Output &out);
+    void on_answer(const Message &m);
     /// Whether all of the present view that are below this node have left the next one.
     bool is_first_of(const View &target) const;
     void tell_evicted(base::Time now, const Identity &who, Output &out);
     void become(State state, Event::Kind kind, Output &out);
+    void suspend(base::Time now, Output &out);
+    void resume(base::Time now, Output &out);
     void watch_neighbours(base::Time now);
     std::uint32_t incarnation_of(NodeId id) const;
-    bool proven_meanwhile(const Change &change) const;
+    bool proven_meanwhile(base::Time now) const;
+    bool goes_without(const detector::Heartbeat::Peer &peer) const;
 
     // stabilizer_faults.cc: suspicion, probing, reports
     void prove(base::Time now, NodeId id, ProofKind kind, Output &out);
@@ -240,8 +249,6 @@ class Stabilizer {
     void service_suspects(base::Time now, Output &out);
     void report(base::Time now, Output &out);
     std::vector<Removed> believed_dead() const;
-    void suspend(base::Time now, Output &out);
-    void resume(base::Time now, Output &out);
     void count_refutation(base::Time now, NodeId accused, const Reporter &accuser,
                           std::uint64_t answer, Output &out);
     base::Duration doubted_for(base::Time now, const Change &change) const;
@@ -261,7 +268,6 @@ class Stabilizer {
                            Output &out);
     void abort_attempt();
     void on_proposal(base::Time now, const Message &m, Output &out);
-    bool catch_up(base::Time now, const Message &m, Output &out);
     void pass_on(base::Time now, Output &out);
     void try_vote(base::Time now, Output &out);
     void complete(base::Time now, Output &out);
@@ -279,6 +285,8 @@ class Stabilizer {
     void search(base::Time now, Output &out);
     void take_seed(const ViewPtr &view);
     void hear_of(NodeId id);
+    void follow_exiles(base::Time now);
+    bool account_for(NodeId exile);
     bool joins_allowed(base::Time now) const;
     std::vector<NodeId> settled_exiles(base::Time now) const;
     bool unwanted(const Identity &who) const;
@@ -325,6 +333,7 @@ class Stabilizer {
     std::vector<Newcomer> joins_;    // wait for the next attempt
     std::vector<Identity> shunned_;  // newcomers that did not answer
     std::vector<Identity> unwanted_; // newcomers that were turned away, each id's last
+    std::vector<std::pair<NodeId, base::Time>> exiled_since_;
     std::vector<NodeId> accounted_;  // exiles known to be out of the way
     std::vector<NodeId> candidates_; // joiner: whom to ask
     std::size_t candidate_ = 0;

@@ -145,7 +145,7 @@ void Stabilizer::maybe_start(Time now, Output &out)
                 std::any_of(suspects_.begin(), suspects_.end(), [&](const Suspect &s) {
                     return s.believed && attempt_->target->contains(s.who);
                 });
-            if (!hopeless && !proven_meanwhile(*attempt_->change)) {
+            if (!hopeless && !proven_meanwhile(now)) {
                 return; // new joins wait for the next change
             }
             // Start again with what is known by then: deaths come in swarms.
@@ -247,7 +247,8 @@ void Stabilizer::pass_on(Time now, Output &out)
     Attempt &a = *attempt_;
     std::vector<NodeId> children;
     Sweep(*a.target, a.coordinator()).children(self_.id, children);
-    a.hold = now;
+    a.hold = a.since = now;
+    a.asked = questions_;
     for (const Removed &r : a.proposal->change.removed) {
         if (r.grade == Grade::suspected) {
             a.hold = std::max(a.hold, heartbeat_.hold_until(r.id));
@@ -264,32 +265,6 @@ void Stabilizer::pass_on(Time now, Output &out)
         m.beat = a.doubted_us;
         ask(now, Purpose::proposal, std::move(m), out);
     }
-}
-
-bool Stabilizer::catch_up(Time now, const Message &m, Output &out)
-{
-    const Proposal &p = *m.proposal;
-    if (view_ && p.base > epoch()) {
-        // The coordinator has installed the base: so it was committed, and if we voted for it we
-        // have it.
-        install_voted(now, p.base, out);
-    }
-    const ViewPtr &have = view_ ? view_ : seed_;
-    if (have && have->epoch() == p.base && have->digest() == p.base_digest) {
-        return true;
-    }
-    if (have && have->epoch() > p.base) {
-        Message no = make(Type::refused, p.coordinator);
-        no.number = p.number;
-        no.beat = p.number;
-        no.status = Status::old_base;
-        no.view = have;
-        send(now, std::move(no), out);
-    } else {
-        // A newcomer passes on what it may not have itself.
-        fetch_from(now, view_ && view_->contains(m.from) ? m.from : p.coordinator, out);
-    }
-    return false;
 }
 
 void Stabilizer::on_proposal(Time now, const Message &m, Output &out)
@@ -395,7 +370,7 @@ void Stabilizer::try_vote(Time now, Output &out)
             m.ambiguous = std::make_shared<const std::vector<Ambiguous>>(std::move(all));
         }
     }
-    votes_.push_back({a.change, a.target, a.coordinator()});
+    votes_.push_back({a.change, a.target, a.coordinator(), questions_});
     if (config_.mutation == Mutation::chatter) {
         for (const NodeId id : a.target->members()) {
             if (id != self_.id && id != a.parent) {
@@ -573,9 +548,7 @@ void Stabilizer::install(Time now, const ViewPtr &view, std::shared_ptr<const Ch
     refuted_by_ = no_node;
     candidates_tried_ = 0;
     objections_ = 0;
-    std::erase_if(accounted_, [&](NodeId id) {
-        return !std::binary_search(view_->exiles().begin(), view_->exiles().end(), id);
-    });
+    follow_exiles(now);
     drop_pending([&](const Pending &p) {
         return p.purpose == Purpose::commit || p.purpose == Purpose::join ||
                (p.purpose == Purpose::report && suspects_.empty());

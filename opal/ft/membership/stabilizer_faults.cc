@@ -80,8 +80,13 @@ void Stabilizer::on_proof(Time now, NodeId id, ProofKind kind, Output &out)
 
 void Stabilizer::prove(Time now, NodeId id, ProofKind kind, Output &out)
 {
-    if (!view_ || (state_ != State::member && state_ != State::suspended) || id == self_.id ||
-        !view_->contains(id)) {
+    if (!view_ || (state_ != State::member && state_ != State::suspended) || id == self_.id) {
+        return;
+    }
+    if (!view_->contains(id)) {
+        if (kind != ProofKind::rails_gone && account_for(id)) {
+            maybe_start(now, out);
+        }
         return;
     }
     if (kind == ProofKind::rails_gone) {
@@ -133,13 +138,16 @@ void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, Outpu
     if (better && id == gives_way_to_ && !retry_at_.is_never()) {
         retry_at_ = now; // it needs no time any more
     }
-    if (s->witness == no_node && grade != Grade::suspected) {
+    // A witness counts only while it goes on itself.
+    const bool seen = grade != Grade::suspected && witness != no_node && witness != s->witness &&
+                      (s->witness == no_node || witness == self_.id || believed(s->witness));
+    if (seen) {
         s->witness = witness;
     }
     if (s->believed) {
         if (better && acting_root() != self_.id) {
             s->report_at = now; // the root wants to know the proof
-        } else if (better) {
+        } else if (better || seen) {
             maybe_start(now, out); // what was no quorum may be one now
         }
         return;
@@ -494,26 +502,6 @@ void Stabilizer::on_goodbye(Time now, const Message &m, Output &out)
     reply(now, m, Type::failure_det_ack, Status::received, out);
     suspect(now, m.from, m.status == Status::none ? Grade::farewell : Grade::proven, no_node, out,
             nobody);
-}
-
-void Stabilizer::suspend(Time now, Output &out)
-{
-    settle_until_ = Time::never();
-    settled_ = false;
-    if (state_ == State::member) {
-        minority_deadline_ = now + config_.minority_wait;
-        become(State::suspended, Event::Kind::suspended, out);
-    }
-}
-
-void Stabilizer::resume(Time now, Output &out)
-{
-    static_cast<void>(now);
-    if (state_ == State::suspended) {
-        minority_deadline_ = Time::never();
-        settle_until_ = Time::never();
-        become(State::member, Event::Kind::resumed, out);
-    }
 }
 
 /// How long after the first sign of life the last one may come, when somebody was silent for

@@ -63,16 +63,43 @@ bool Stabilizer::joins_allowed(Time now) const
 
 std::vector<NodeId> Stabilizer::settled_exiles(Time now) const
 {
-    if (now >= view_since_ + config_.exile_hold) {
-        return view_->exiles();
-    }
     std::vector<NodeId> settled;
-    for (const NodeId id : view_->exiles()) {
-        if (std::find(accounted_.begin(), accounted_.end(), id) != accounted_.end()) {
+    for (const auto &[id, since] : exiled_since_) {
+        if (now >= since + config_.exile_hold ||
+            std::find(accounted_.begin(), accounted_.end(), id) != accounted_.end()) {
             settled.push_back(id);
         }
     }
     return settled;
+}
+
+/// A view has been installed. Each exile is waited for from the first one on that does without it.
+void Stabilizer::follow_exiles(Time now)
+{
+    const std::vector<NodeId> &exiles = view_->exiles();
+    const auto is_none = [&exiles](NodeId id) {
+        return !std::binary_search(exiles.begin(), exiles.end(), id);
+    };
+    std::erase_if(accounted_, is_none);
+    std::erase_if(exiled_since_, [&](const auto &entry) { return is_none(entry.first); });
+    for (const NodeId id : exiles) {
+        if (std::none_of(exiled_since_.begin(), exiled_since_.end(),
+                         [id](const auto &entry) { return entry.first == id; })) {
+            exiled_since_.emplace_back(id, now);
+        }
+    }
+}
+
+/// An exile is known to be out of the way: dead, or told. False: it is none, or that was known.
+bool Stabilizer::account_for(NodeId exile)
+{
+    if (!std::binary_search(view_->exiles().begin(), view_->exiles().end(), exile) ||
+        std::find(accounted_.begin(), accounted_.end(), exile) != accounted_.end()) {
+        return false;
+    }
+    accounted_.push_back(exile);
+    drop_pending(Purpose::eviction, exile);
+    return true;
 }
 
 bool Stabilizer::unwanted(const Identity &who) const
@@ -148,11 +175,7 @@ void Stabilizer::on_join(Time now, const Message &m, Output &out)
     }
     // Whoever asks to come back under an exile's id knows that it was evicted, or has forgotten
     // everything.
-    if (std::binary_search(view_->exiles().begin(), view_->exiles().end(), who.id) &&
-        std::find(accounted_.begin(), accounted_.end(), who.id) == accounted_.end()) {
-        accounted_.push_back(who.id);
-        drop_pending(Purpose::eviction, who.id);
-    }
+    account_for(who.id);
     std::erase_if(joins_, [&](const Newcomer &n) { return n.who.id == who.id; });
     joins_.push_back({who, now + config_.commit_wait * 4});
     std::erase(shunned_, who); // it speaks again

@@ -137,6 +137,47 @@ void Stabilizer::fetch_from(Time now, NodeId id, Output &out)
     send(now, make(Type::fetch_view, id), out);
 }
 
+bool Stabilizer::catch_up(Time now, const Message &m, Output &out)
+{
+    const Proposal &p = *m.proposal;
+    if (view_ && p.base > epoch()) {
+        // The coordinator has installed the base: so it was committed, and if we voted for it we
+        // have it.
+        install_voted(now, p.base, out);
+    }
+    const ViewPtr &have = view_ ? view_ : seed_;
+    if (have && have->epoch() == p.base && have->digest() == p.base_digest) {
+        return true;
+    }
+    if (have && have->epoch() > p.base) {
+        Message no = make(Type::refused, p.coordinator);
+        no.number = p.number;
+        no.beat = p.number;
+        no.status = Status::old_base;
+        no.view = have;
+        send(now, std::move(no), out);
+    } else {
+        // A newcomer passes on what it may not have itself.
+        fetch_from(now, view_ && view_->contains(m.from) ? m.from : p.coordinator, out);
+    }
+    return false;
+}
+
+/// A coordinator that is about something else, or nothing, has given up the attempt that we wait
+/// for or have voted for, and only it could have committed that, unless it answers what was asked
+/// before.
+void Stabilizer::on_answer(const Message &m)
+{
+    const auto given_up = [&m](Epoch number, NodeId coordinator, std::uint64_t asked) {
+        return coordinator == m.from && m.beat > asked && m.number != number && m.epoch < number;
+    };
+    if (attempt_ && given_up(attempt_->number(), attempt_->coordinator(), attempt_->asked)) {
+        abort_attempt();
+    }
+    std::erase_if(
+        votes_, [&](const Vote &v) { return given_up(v.target->epoch(), v.coordinator, v.asked); });
+}
+
 void Stabilizer::dispatch(Time now, const Message &m, Output &out)
 {
     if (!view_ && !is_proposal(m.type)) {
@@ -176,12 +217,7 @@ void Stabilizer::dispatch(Time now, const Message &m, Output &out)
         break;
     }
     case Type::i_am_well:
-        // The sign of life was most of it. A coordinator that is about something else, or nothing,
-        // gave up the attempt that we wait for.
-        if (attempt_ && attempt_->coordinator() == m.from && m.number != attempt_->number() &&
-            m.epoch < attempt_->number()) {
-            abort_attempt();
-        }
+        on_answer(m); // the sign of life was most of it
         break;
     case Type::node_failure:
     case Type::root_failure:
@@ -257,7 +293,7 @@ void Stabilizer::dispatch(Time now, const Message &m, Output &out)
         break;
     case Type::evicted_ack:
         drop_pending(Purpose::eviction, m.from);
-        accounted_.push_back(m.from);
+        account_for(m.from);
         maybe_start(now, out);
         break;
     case Type::goodbye:

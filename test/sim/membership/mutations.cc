@@ -33,6 +33,7 @@ constexpr Case cases[] = {
     {sim::Mutation::no_doubt, "with proofs taken without a doubt", "two primary views"},
     {sim::Mutation::untold_doubt, "with doubts kept to oneself", "two primary views"},
     {sim::Mutation::no_giving_way, "with coordinators that outbid each other", "no view"},
+    {sim::Mutation::promise_always, "with promises that votes do not keep", "two primary views"},
     {sim::Mutation::old_accusations, "with accusations from before the network healed", "accuracy",
      false, sim::Axis::kept},
     {sim::Mutation::none, "with a forger who has the key", "delivery integrity: taken", true},

@@ -223,10 +223,11 @@ void Run::plan_clock_steps()
 /// The root and a child of it, which has children, do not hear each other, or one does not hear the
 /// other, until some time after somebody has given up: who hears the accused objects, so that it is
 /// asked again and the leases hold the votes back anew, its answer comes, and nobody is evicted. Or
-/// it lasts, and one of the two is.
+/// it lasts, and one of the two is. Or all others die when they may have voted, and what either
+/// of the two makes of that must not be that both go on.
 void Run::plan_heard_by_others()
 {
-    const NodeId child = 1;
+    constexpr NodeId child = 1;
     const Time t = soon(400'000);
     const std::uint64_t ways = rng_.between(1, 3);
     world_.at(t, [this, ways] {
@@ -238,6 +239,21 @@ void Run::plan_heard_by_others()
             world_.cut(0, child);
         }
     });
+    if (n_ > 2 && rng_.below(2) == 0) {
+        world_.at(
+            t + Duration::from_us(static_cast<std::int64_t>(rng_.between(600'000, 1'000'000))),
+            [this] {
+                world_.cut(0, child);
+                world_.cut(child, 0);
+            });
+        const Time votes =
+            t + Duration::from_us(static_cast<std::int64_t>(rng_.between(1'000'000, 1'400'000)));
+        for (NodeId id = 2; id < n_; ++id) {
+            kill_at(votes, id, Death::loud);
+        }
+        storm_ = Duration::from_ms(6000);
+        return;
+    }
     if (n_ > config_.arity + 1 && rng_.below(4) != 0) {
         gentle_ = true;
         heal_after_ = Duration::from_us(static_cast<std::int64_t>(rng_.between(1, 400'000)));

@@ -85,7 +85,11 @@ class Run {
     {
         world_.at(t, [this, id, how] { kill(id, how); });
     }
-    Death any_death() { return rng_.below(3) == 0 ? Death::silent : Death::loud; }
+    Death any_death()
+    {
+        const std::uint64_t dice = rng_.below(9);
+        return dice < 3 ? Death::silent : dice < 5 ? Death::slow : Death::loud;
+    }
     void count_level(NodeId id);
     void plan();
     void plan_axis();

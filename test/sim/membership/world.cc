@@ -107,11 +107,16 @@ void World::run_until(Time t)
         case Item::Kind::message:
             deliver(item.index);
             break;
+        case Item::Kind::suspicion:
         case Item::Kind::proof:
             if (running(item.node) && !n.stopped && nodes_[item.other].incarnation == item.index &&
                 nodes_[item.other].dead && reachable(item.node, item.other) &&
                 reachable(item.other, item.node)) {
-                n.engine->on_proof(local(item.node), item.other, ProofKind::refused, out_);
+                if (item.kind == Item::Kind::proof) {
+                    n.engine->on_proof(local(item.node), item.other, ProofKind::refused, out_);
+                } else {
+                    n.engine->on_suspicion(local(item.node), item.other, out_);
+                }
                 absorb(item.node);
             }
             break;
@@ -204,7 +209,7 @@ void World::deliver(std::uint32_t slot)
     }
     if (!n.engine || n.dead) {
         // A host that is up refuses for a process that is gone.
-        if (n.engine && n.loud && reachable(m.to, m.from) && running(m.from)) {
+        if (n.engine && n.loud && now_ >= n.refuses && reachable(m.to, m.from) && running(m.from)) {
             push(now_ + weather_.latency, Item::Kind::proof, m.from, n.incarnation, m.to);
         }
         release(slot);
@@ -384,11 +389,18 @@ void World::kill(NodeId id, Death how)
     }
     if (verbose) {
         std::printf("# %10.3f ms    %s dies (%s)\n", static_cast<double>(now_.ns()) / 1e6,
-                    label(id).c_str(), how == Death::loud ? "loud" : "silent");
+                    label(id).c_str(),
+                    how == Death::silent ? "silent"
+                    : how == Death::slow ? "slow"
+                                         : "loud");
     }
     Node &n = nodes_[id];
     n.dead = true;
-    n.loud = how == Death::loud;
+    n.loud = how != Death::silent;
+    n.refuses = now_;
+    if (how == Death::slow) {
+        n.refuses = now_ + Duration::from_us(static_cast<std::int64_t>(rng_.below(800'000)));
+    }
     n.stopped = false;
     for (const std::uint32_t slot : n.mail) {
         release(slot);
@@ -397,7 +409,7 @@ void World::kill(NodeId id, Death how)
     n.held.clear();
     deaths_[{id, n.incarnation}] = now_;
     const ViewPtr view = n.engine->view();
-    if (how == Death::loud && view) {
+    if (how != Death::silent && view) {
         // Those connected to it see the connection break, and their host's refusal after it.
         std::vector<NodeId> neighbours;
         view->children(id, neighbours);
@@ -406,8 +418,12 @@ void World::kill(NodeId id, Death how)
         }
         for (const NodeId other : neighbours) {
             const auto late = rng_.below(static_cast<std::uint64_t>(weather_.latency.ns()) + 1);
-            push(now_ + weather_.latency + Duration::from_ns(static_cast<std::int64_t>(late)),
-                 Item::Kind::proof, other, n.incarnation, id);
+            const Duration way =
+                weather_.latency + Duration::from_ns(static_cast<std::int64_t>(late));
+            if (how == Death::slow) {
+                push(now_ + way, Item::Kind::suspicion, other, n.incarnation, id);
+            }
+            push(n.refuses + way, Item::Kind::proof, other, n.incarnation, id);
         }
     }
 }

@@ -36,8 +36,9 @@ struct Weather {
     double duplicate = 0;
 };
 
-/// How a process ends.
-enum class Death { loud, silent };
+/// How a process ends. Its kernel may take its time: connections break, and what comes to its port
+/// is taken, but not answered, before that is closed, too.
+enum class Death { loud, slow, silent };
 
 /// The key of all messages.
 inline constexpr Key key{std::byte{1}, std::byte{2}, std::byte{3}};
@@ -138,6 +139,7 @@ class World {
         std::uint32_t incarnation = 0;
         bool dead = false;
         bool loud = true;
+        Time refuses = Time::zero(); // since when, if it is dead and loud
         bool stopped = false;
         Time wake = Time::never();
         Duration clock; ///< its clock minus the world's
@@ -150,7 +152,7 @@ class World {
     struct Item {
         Time at;
         std::uint64_t order;
-        enum class Kind : std::uint8_t { wake, message, proof, application, call } kind;
+        enum class Kind : std::uint8_t { wake, message, suspicion, proof, application, call } kind;
         NodeId node;
         std::uint32_t index; // message slot, or incarnation, or call
         NodeId other;

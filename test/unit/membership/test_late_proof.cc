@@ -1,4 +1,4 @@
-// A death that is proven only when the survivors already vote on a suspicion.
+// Proofs and witnesses of a death that come when something has already been made of what was known.
 
 #include "test/unit/cmocka.hpp"
 #include "test/unit/membership/passing_time.hpp"
@@ -6,6 +6,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <set>
 
 using namespace ft::membership;
 using ft::base::Duration;
@@ -139,6 +140,231 @@ void one_at_a_voter_ends_the_wait(void **)
     assert_true(s.have_gone_on());
 }
 
+/// The root of some nodes; which of the others run is what the test says.
+struct Root {
+    Config config;
+    std::shared_ptr<ViewPool> pool = std::make_shared<ViewPool>();
+    Time now = Time::zero() + Duration::from_s(1);
+    std::set<NodeId> running;
+    std::unique_ptr<Stabilizer> engine;
+    std::uint64_t sequence = 0;
+    std::set<NodeId> invited; ///< who is to join, by what was proposed
+
+    explicit Root(NodeId nodes, Duration exile_hold = Duration::from_s(3600))
+    {
+        config.exile_hold = exile_hold;
+        engine = std::make_unique<Stabilizer>(config, pool, Identity{0, 0},
+                                              View::initial(nodes, config.arity, config.mode), now);
+        for (NodeId id = 1; id < nodes; ++id) {
+            running.insert(id);
+        }
+        wait(Duration::from_s(2));
+    }
+
+    void wait(Duration how_long)
+    {
+        pass(*engine, now, how_long, [this](const Output &out) { note(out); });
+    }
+
+    void note(const Output &out)
+    {
+        for (const Message &m : out.messages) {
+            if (m.proposal) {
+                for (const Identity &j : m.proposal->change.joined) {
+                    invited.insert(j.id);
+                }
+            }
+            if (!running.contains(m.to)) {
+                continue;
+            }
+            Message answer = answer_to(m);
+            if (is_proposal(m.type)) {
+                answer.type = vote_for(m.type);
+            } else if (m.type == Type::view_commit) {
+                answer.type = Type::commit_ack;
+            } else if (m.type != Type::heartbeat && m.type != Type::how_are_you) {
+                continue;
+            }
+            answer.number = m.number;
+            answer.coordinator = m.coordinator;
+            say(answer, m.to);
+        }
+    }
+
+    void say(Message m, NodeId from)
+    {
+        m.from = from;
+        m.to = 0;
+        m.sequence = ++sequence;
+        Output out;
+        engine->on_message(now, m, out);
+        note(out);
+    }
+
+    void prove(NodeId dead)
+    {
+        Output out;
+        engine->on_proof(now, dead, ProofKind::refused, out);
+        note(out);
+    }
+};
+
+void one_of_an_exile_lets_newcomers_in(void **)
+{
+    Root root(3);
+    root.running.erase(2);
+    root.wait(Duration::from_s(3));
+    assert_int_equal(root.engine->view()->size(), 2);
+    Message asks;
+    asks.type = Type::new_node;
+    root.say(asks, 3);
+    root.wait(Duration::from_ms(100));
+    assert_true(root.invited.empty()); // the exile may live
+    root.prove(2);
+    root.wait(Duration::from_ms(100));
+    assert_true(root.invited == std::set<NodeId>{3});
+}
+
+/// Views that follow say nothing of it.
+void an_exile_is_waited_for_from_its_own_eviction_on(void **)
+{
+    Root root(4, Duration::from_s(10));
+    root.running.erase(2);
+    root.wait(Duration::from_s(3));
+    assert_int_equal(root.engine->view()->size(), 3);
+    root.wait(Duration::from_s(5));
+    root.prove(1);
+    root.running.erase(1);
+    root.wait(Duration::from_s(1));
+    assert_int_equal(root.engine->view()->size(), 2);
+    Message asks;
+    asks.type = Type::new_node;
+    root.say(asks, 4);
+    root.wait(Duration::from_ms(100));
+    assert_true(root.invited.empty());
+    root.wait(Duration::from_s(2));
+    root.say(asks, 4);
+    root.wait(Duration::from_ms(100));
+    assert_true(root.invited == std::set<NodeId>{4});
+}
+
+/// The first witness falls silent before its word was of use.
+void a_witness_that_lives_takes_the_place_of_one_that_does_not(void **)
+{
+    Root root(5);
+    Message report;
+    report.type = Type::node_failure;
+    report.accused = {{1, 0, Grade::proven, 3}};
+    root.running = {2};
+    root.say(report, 3);
+    root.prove(1);
+    root.wait(Duration::from_s(5));
+    assert_true(root.engine->state() == State::member);
+    assert_int_equal(root.engine->view()->size(), 2);
+}
+
+/// One of three hears the root; another one does not, and has it take part in a view without it.
+struct Voter {
+    Config config = slow_to_ask();
+    std::shared_ptr<ViewPool> pool = std::make_shared<ViewPool>();
+    ViewPtr view = View::initial(3, config.arity, config.mode);
+    Time now = Time::zero() + Duration::from_s(1);
+    Stabilizer engine{config, pool, Identity{2, 0}, view, now};
+    std::uint64_t sequence = 0;
+    std::uint64_t beat = 0;
+    std::uint64_t promised = 0; ///< the last of the root's beats that was echoed
+    Epoch voted = 0;
+    bool coordinator_answers = true;
+
+    static Config slow_to_ask()
+    {
+        Config c;
+        c.commit_wait = Duration::from_s(2);
+        return c;
+    }
+
+    void wait(Duration how_long)
+    {
+        for (const Time end = now + how_long; now < end;) {
+            Message m;
+            m.type = Type::heartbeat;
+            m.beat = ++beat;
+            say(m, 0);
+            pass(engine, now, Duration::from_ms(100), [this](const Output &out) { note(out); });
+        }
+    }
+
+    void note(const Output &out)
+    {
+        for (const Message &m : out.messages) {
+            if (m.type == Type::heartbeat && m.to == 0) {
+                promised = std::max(promised, m.echo);
+            } else if (m.type == Type::failure_ack) {
+                voted = m.number;
+            } else if (m.type == Type::how_are_you && m.to == 1 && coordinator_answers) {
+                say(answer_to(m), 1); // and is about nothing
+            }
+        }
+    }
+
+    void say(Message m, NodeId from)
+    {
+        m.from = from;
+        m.to = 2;
+        m.sequence = ++sequence;
+        Output out;
+        engine.on_message(now, m, out);
+        note(out);
+    }
+
+    void propose()
+    {
+        auto proposal = std::make_shared<Proposal>();
+        proposal->number = 1;
+        proposal->coordinator = 1;
+        proposal->base_digest = view->digest();
+        proposal->change.removed = {{0, 0, Grade::suspected, no_node}};
+        proposal->target_digest = pool->apply(view, 1, proposal->change)->digest();
+        Message m;
+        m.type = Type::root_dead;
+        m.number = 1;
+        m.coordinator = 1;
+        m.proposal = std::move(proposal);
+        say(m, 1);
+    }
+};
+
+void who_votes_without_one_promises_it_nothing_meanwhile(void **)
+{
+    Voter v;
+    v.coordinator_answers = false;
+    v.wait(Duration::from_s(1));
+    assert_true(v.promised + 1 >= v.beat);
+    v.propose();
+    const std::uint64_t before = v.promised;
+    v.wait(v.config.heartbeat.fence + Duration::from_ms(100));
+    assert_int_equal(v.voted, 1);
+    v.wait(Duration::from_s(1));
+    assert_true(v.promised == before);
+}
+
+void and_again_when_its_vote_is_worth_nothing_any_more(void **)
+{
+    Voter v;
+    v.wait(Duration::from_s(1));
+    v.propose();
+    v.wait(v.config.heartbeat.fence + Duration::from_ms(100));
+    assert_int_equal(v.voted, 1);
+    Message older; // an answer from before the attempt, come late
+    older.type = Type::i_am_well;
+    v.say(older, 1);
+    const std::uint64_t before = v.promised;
+    v.wait(Duration::from_ms(200));
+    assert_true(v.promised == before);
+    v.wait(v.config.commit_wait + Duration::from_s(1)); // it asks the coordinator
+    assert_true(v.promised + 1 >= v.beat);
+}
+
 } // namespace
 
 int main()
@@ -147,6 +373,11 @@ int main()
         cmocka_unit_test(without_one_the_promises_are_kept),
         cmocka_unit_test(one_at_the_coordinator_ends_the_wait),
         cmocka_unit_test(one_at_a_voter_ends_the_wait),
+        cmocka_unit_test(one_of_an_exile_lets_newcomers_in),
+        cmocka_unit_test(an_exile_is_waited_for_from_its_own_eviction_on),
+        cmocka_unit_test(a_witness_that_lives_takes_the_place_of_one_that_does_not),
+        cmocka_unit_test(who_votes_without_one_promises_it_nothing_meanwhile),
+        cmocka_unit_test(and_again_when_its_vote_is_worth_nothing_any_more),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
