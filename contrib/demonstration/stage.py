@@ -22,7 +22,7 @@ class Place:
     """Where ranks run: the virtual cluster, or this host's loopback interface."""
 
     def __init__(self, top, state, hosts):
-        self._tool = [sys.executable, os.path.join(top, "contrib", "cluster", "cluster")]
+        self._tool = [os.path.join(top, "contrib", "cluster", "cluster")]
         self._folder = state
         self._state = ["--state", state]
         self._hosts = hosts

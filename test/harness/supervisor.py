@@ -150,6 +150,7 @@ class Output:
         self.bytes = 0
         self.partial = {"out": b"", "err": b""}
         self.tap = []
+        self.tells_why = False
         self.tail = []
 
     def feed(self, name, data):
@@ -164,13 +165,17 @@ class Output:
         self.log.write(line + b"\n")
         self.log.flush()
         text = line.decode(errors="replace")
-        if name == "out" and (text.startswith(("ok", "not ok", "1..", "Bail out!")) or self.tells_why(text)):
+        if name == "out" and self.is_tap(text):
             self.tap.append(text)
         self.tail = (self.tail + [text])[-TAIL_LINES:]
 
-    def tells_why(self, text):
-        """Whether it is a line of diagnosis behind a failed case."""
-        return text.startswith("#") and self.tap and self.tap[-1].startswith(("not ok", "#"))
+    def is_tap(self, text):
+        """Whether the line tells a result, or why a case has failed: up to an empty comment, before what the next one says."""
+        if text.startswith(("ok", "not ok", "1..", "Bail out!")):
+            self.tells_why = text.startswith("not ok")
+            return True
+        self.tells_why = self.tells_why and text != "#"
+        return self.tells_why and text.startswith("#")
 
     def close(self):
         for name, rest in self.partial.items():

@@ -47,19 +47,17 @@ def outcome(test, said=None):
 
 
 def outcomes(tests, at_a_time):
-    """The outcome of each test, in their order."""
+    """The outcome of each test, in their order, and what is still to be printed of what it said."""
     if at_a_time == 1:
-        yield from map(outcome, tests)
+        for test in tests:
+            yield outcome(test), []
         return
     pool = concurrent.futures.ThreadPoolExecutor(at_a_time)
     said = [[] for _ in tests]
     under_way = [pool.submit(outcome, *pair) for pair in zip(tests, said)]
     try:
         for ended, lines in zip(under_way, said):
-            error = ended.result()
-            if lines:
-                print("\n".join(lines))
-            yield error
+            yield ended.result(), lines
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -67,14 +65,14 @@ def outcomes(tests, at_a_time):
 def main(tests, at_a_time=1, alone=()):
     """Run the tests and exit: 0 when none failed, else 1.
 
-    They begin in their order, so many at a time, each in a thread: it may hold nothing that another one uses. What is
-    printed is the same as if one ran after the other. Those that must run alone follow behind.
+    They begin in their order, so many at a time, each in a thread: it may hold nothing that another one uses. They are told
+    of in that order, each with what it said. Those that must run alone follow behind.
     """
     tests = list(tests)
     print(f"1..{len(tests) + len(alone)}", flush=True)
     failed = 0
     ends = itertools.chain(outcomes(tests, at_a_time), outcomes(alone, 1))
-    for number, (test, error) in enumerate(zip([*tests, *alone], ends), 1):
+    for number, (test, (error, said)) in enumerate(zip([*tests, *alone], ends), 1):
         name = (test.__doc__ or test.__name__).strip().split("\n")[0].rstrip(".")
         name = name.replace("#", "number")
         if error is None:
@@ -86,8 +84,12 @@ def main(tests, at_a_time=1, alone=()):
             print(f"not ok {number} - {name}", flush=True)
             comment("".join(traceback.format_exception(error)) if not isinstance(error, AssertionError)
                     else f"{error}\n{where(error)}")
-            if isinstance(error, KeyboardInterrupt):
-                break
+        if said:
+            print("\n".join(said), flush=True)
+        if error is not None:
+            print("#", flush=True)  # what follows is not said of this one
+        if isinstance(error, KeyboardInterrupt):
+            break
     sys.exit(1 if failed else 0)
 
 

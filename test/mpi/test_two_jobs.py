@@ -44,8 +44,11 @@ def server(folder):
 def meet(network, pml="dr"):
     def test():
         with tempfile.TemporaryDirectory() as folder, server(folder) as where:
+            port = os.path.join(folder, "port")
+            os.mkfifo(port)
+
             def job(part):
-                command = ftmpi.command_for(network, pml, {}, [PROGRAM, part, os.path.join(folder, "port")])
+                command = ftmpi.command_for(network, pml, {}, [PROGRAM, part, port])
                 return ftmpi.run([command[0], "--ompi-server", "file:" + where, *command[1:]], DEADLINE, show_stacks=True)
 
             with concurrent.futures.ThreadPoolExecutor() as pool:

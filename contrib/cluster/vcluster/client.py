@@ -4,7 +4,6 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 
 from . import linux, plan as plan_module, registry, switch as switch_module, wire

@@ -37,6 +37,9 @@ NetworkStack of_child(F &&move)
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == EPERM) {
+        _skip(__FILE__, __LINE__); // no namespaces for this user
+    }
     assert_int_equal(WEXITSTATUS(status), 0); // else its errno
     std::array<std::byte, NetworkStack::bytes> name{};
     assert_int_equal(read(ends[0], name.data(), name.size()), name.size());
@@ -53,7 +56,9 @@ void processes_that_share_it_say_the_same(void **)
 
 void a_network_namespace_has_its_own(void **)
 {
-    const auto leave = [] { return unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0; };
+    const auto leave = [] {
+        return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+    };
     const NetworkStack one = of_child(leave);
     assert_true(one.same(one)); // it is known
     assert_false(one.same(NetworkStack::own()));

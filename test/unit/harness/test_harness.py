@@ -75,7 +75,7 @@ def a_good_test_passes():
 
 
 def a_failed_case_is_seen():
-    said = ["1..3", "ok 1 - one", "# of one", "not ok 2 - two", "# why", "# where", "ok 3 - three", "# of three"]
+    said = ["1..3", "ok 1 - one", "# of one", "not ok 2 - two", "# why", "# where", "#", "# of three", "ok 3 - three", "# more"]
     result = tap.parse(outcome_of("; ".join(f"echo '{line}'" for line in said))["tap"])
     return (result.failed == ["two"] and result.said == [["# why", "# where"]] and result.passed == 2
             and not result.problems)
