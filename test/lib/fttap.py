@@ -25,18 +25,20 @@ def check(condition, complaint):
 
 
 def comment(text):
-    """Print lines of diagnosis that TAP ignores; with several tests at a time, when the test's turn has come."""
+    """Print lines of diagnosis that TAP ignores; with several tests at a time, when the test's turn has come, and with one
+    at a time once more when it has failed, behind the line that says so."""
     lines = [f"# {line}" for line in str(text).rstrip("\n").split("\n")]
     said = getattr(_here, "said", None)
-    if said is None:
+    if said is None or _here.at_once:
         print("\n".join(lines), flush=True)
-    else:
+    if said is not None:
         said += lines
 
 
-def outcome(test, said=None):
-    """Run a test: None when it passed, or what it raised. What it says is kept in said, if that is a list."""
-    _here.said = said
+def outcome(test, said, at_once=False):
+    """Run a test: None when it passed, or what it raised. What it says is kept in said, and printed at once where that is
+    wanted: who is ended by its deadline has said it."""
+    _here.said, _here.at_once = said, at_once
     try:
         test()
         return None
@@ -46,11 +48,18 @@ def outcome(test, said=None):
         _here.said = None
 
 
+def failed(error):
+    """Whether a test that ended with this has."""
+    return error is not None and not isinstance(error, Skip)
+
+
 def outcomes(tests, at_a_time):
     """The outcome of each test, in their order, and what is still to be printed of what it said."""
     if at_a_time == 1:
         for test in tests:
-            yield outcome(test), []
+            lines = []
+            error = outcome(test, lines, at_once=True)
+            yield error, lines if failed(error) else []
         return
     pool = concurrent.futures.ThreadPoolExecutor(at_a_time)
     said = [[] for _ in tests]
@@ -70,7 +79,7 @@ def main(tests, at_a_time=1, alone=()):
     """
     tests = list(tests)
     print(f"1..{len(tests) + len(alone)}", flush=True)
-    failed = 0
+    bad = 0
     ends = itertools.chain(outcomes(tests, at_a_time), outcomes(alone, 1))
     for number, (test, (error, said)) in enumerate(zip([*tests, *alone], ends), 1):
         name = (test.__doc__ or test.__name__).strip().split("\n")[0].rstrip(".")
@@ -80,17 +89,17 @@ def main(tests, at_a_time=1, alone=()):
         elif isinstance(error, Skip):
             print(f"ok {number} - {name} # SKIP {error}", flush=True)
         else:
-            failed += 1
+            bad += 1
             print(f"not ok {number} - {name}", flush=True)
             comment("".join(traceback.format_exception(error)) if not isinstance(error, AssertionError)
                     else f"{error}\n{where(error)}")
         if said:
             print("\n".join(said), flush=True)
-        if error is not None:
+        if failed(error):
             print("#", flush=True)  # what follows is not said of this one
         if isinstance(error, KeyboardInterrupt):
             break
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if bad else 0)
 
 
 def where(error):

@@ -83,6 +83,9 @@ Time Stabilizer::tick(Time now)
     }
     const Duration late = now - expected;
     heartbeat_.on_pause(now, late);
+    if (attempt_ && attempt_->hold + late > now) {
+        attempt_->hold = std::min(attempt_->hold + late, now + config_.heartbeat.fence); // as those
+    }
     if (late <= config_.probe_timeout / 2) {
         return now;
     }
@@ -381,16 +384,22 @@ void Stabilizer::on_time(Time now, Output &out)
     service_pending(now, out);
     service_suspects(now, out);
     std::erase_if(joins_, [now](const Newcomer &n) { return n.expires <= now; });
-    if (attempt_) {
-        if (!attempt_->voted && attempt_->hold <= now) {
-            try_vote(now, out);
+    if (attempt_ && !attempt_->voted && attempt_->hold <= now) {
+        try_vote(now, out);
+    }
+    if (watches() && watch_ <= now) {
+        // No word from the coordinator: is it there? Its answer tells its epoch, and what it is
+        // about. A vote may outlive the attempt that it was for.
+        watch_ = now + config_.commit_wait;
+        std::vector<NodeId> coordinators;
+        if (attempt_) {
+            coordinators.push_back(attempt_->coordinator());
         }
-        if (attempt_ && attempt_->watch <= now) {
-            // No word from the coordinator: is it there? Its answer tells its epoch.
-            attempt_->watch = now + config_.commit_wait;
-            if (attempt_->coordinator() != self_.id) {
-                suspect(now, attempt_->coordinator(), Grade::suspected, no_node, out, nobody);
-            }
+        for (const Vote &v : votes_) {
+            coordinators.push_back(v.coordinator);
+        }
+        for (const NodeId id : coordinators) {
+            suspect(now, id, Grade::suspected, no_node, out, nobody);
         }
     }
     if (retry_at_ <= now) {
@@ -442,8 +451,10 @@ Time Stabilizer::due() const
     for (const Suspect &s : suspects_) {
         t = std::min({t, s.next, s.report_at});
     }
+    if (watches()) {
+        t = std::min(t, watch_);
+    }
     if (attempt_) {
-        t = std::min(t, attempt_->watch);
         if (!attempt_->voted && std::all_of(attempt_->children.begin(), attempt_->children.end(),
                                             [](const Child &c) { return c.voted; })) {
             t = std::min(t, attempt_->hold);

@@ -153,7 +153,6 @@ class Stabilizer {
         base::Time hold;              // not to vote before
         base::Time since;
         std::uint64_t asked = 0; // questions before: older answers do not speak of this attempt
-        base::Time watch;        // ask the coordinator then
 
         Epoch number() const { return proposal->number; }
         NodeId coordinator() const { return proposal->coordinator; }
@@ -229,6 +228,7 @@ class Stabilizer {
     void watch_neighbours(base::Time now);
     std::uint32_t incarnation_of(NodeId id) const;
     bool proven_meanwhile(base::Time now) const;
+    bool watches() const { return attempt_ || !votes_.empty(); }
     bool goes_without(const detector::Heartbeat::Peer &peer) const;
 
     // stabilizer_faults.cc: suspicion, probing, reports
@@ -302,6 +302,7 @@ class Stabilizer {
     ViewPtr view_;
     ViewPtr seed_; // joiner: the view that the next proposal changes
     base::Time view_since_;
+    base::Time watch_; // with an attempt or a vote: ask the coordinators then
     std::uint64_t sequence_ = 0;
     Epoch max_number_ = 0; // of all attempts seen
     std::unique_ptr<Attempt> attempt_;

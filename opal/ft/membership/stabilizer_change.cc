@@ -254,7 +254,7 @@ void Stabilizer::pass_on(Time now, Output &out)
             a.hold = std::max(a.hold, heartbeat_.hold_until(r.id));
         }
     }
-    a.watch = now + config_.commit_wait;
+    watch_ = now + config_.commit_wait;
     for (const NodeId id : children) {
         a.children.push_back({id});
         Message m = make(a.type, id);
@@ -370,7 +370,7 @@ void Stabilizer::try_vote(Time now, Output &out)
             m.ambiguous = std::make_shared<const std::vector<Ambiguous>>(std::move(all));
         }
     }
-    votes_.push_back({a.change, a.target, a.coordinator(), questions_});
+    votes_.push_back({a.change, a.target, a.coordinator(), a.asked});
     if (config_.mutation == Mutation::chatter) {
         for (const NodeId id : a.target->members()) {
             if (id != self_.id && id != a.parent) {
@@ -541,6 +541,12 @@ void Stabilizer::install(Time now, const ViewPtr &view, std::shared_ptr<const Ch
         attempt_.reset();
         drop_pending([](const Pending &p) { return p.purpose == Purpose::proposal; });
     }
+    std::vector<NodeId> dead;
+    for (const Suspect &s : suspects_) {
+        if (s.grade >= Grade::proven && !view_->contains(s.who)) {
+            dead.push_back(s.who.id);
+        }
+    }
     std::erase_if(suspects_, [&](const Suspect &s) { return !view_->contains(s.who); });
     std::erase_if(joins_, [&](const Newcomer &n) { return view_->contains(n.who); });
     shunned_.clear();
@@ -549,6 +555,9 @@ void Stabilizer::install(Time now, const ViewPtr &view, std::shared_ptr<const Ch
     candidates_tried_ = 0;
     objections_ = 0;
     follow_exiles(now);
+    for (const NodeId id : dead) {
+        account_for(id); // proven when the vote that makes it an exile was already on
+    }
     drop_pending([&](const Pending &p) {
         return p.purpose == Purpose::commit || p.purpose == Purpose::join ||
                (p.purpose == Purpose::report && suspects_.empty());

@@ -140,7 +140,8 @@ void Stabilizer::suspect(Time now, NodeId id, Grade grade, NodeId witness, Outpu
     }
     // A witness counts only while it goes on itself.
     const bool seen = grade != Grade::suspected && witness != no_node && witness != s->witness &&
-                      (s->witness == no_node || witness == self_.id || believed(s->witness));
+                      (s->witness == no_node || witness == self_.id || believed(s->witness) ||
+                       !view_->contains(s->witness));
     if (seen) {
         s->witness = witness;
     }

@@ -168,14 +168,15 @@ bool Stabilizer::catch_up(Time now, const Message &m, Output &out)
 /// before.
 void Stabilizer::on_answer(const Message &m)
 {
-    const auto given_up = [&m](Epoch number, NodeId coordinator, std::uint64_t asked) {
-        return coordinator == m.from && m.beat > asked && m.number != number && m.epoch < number;
+    const auto given_up = [&m](const View &target, NodeId coordinator, std::uint64_t asked) {
+        return coordinator == m.from && target.contains(Identity{m.from, m.from_incarnation}) &&
+               m.beat > asked && m.number != target.epoch() && m.epoch < target.epoch();
     };
-    if (attempt_ && given_up(attempt_->number(), attempt_->coordinator(), attempt_->asked)) {
+    if (attempt_ && given_up(*attempt_->target, attempt_->coordinator(), attempt_->asked)) {
         abort_attempt();
     }
-    std::erase_if(
-        votes_, [&](const Vote &v) { return given_up(v.target->epoch(), v.coordinator, v.asked); });
+    std::erase_if(votes_,
+                  [&](const Vote &v) { return given_up(*v.target, v.coordinator, v.asked); });
 }
 
 void Stabilizer::dispatch(Time now, const Message &m, Output &out)

@@ -301,8 +301,8 @@ struct Voter {
                 promised = std::max(promised, m.echo);
             } else if (m.type == Type::failure_ack) {
                 voted = m.number;
-            } else if (m.type == Type::how_are_you && m.to == 1 && coordinator_answers) {
-                say(answer_to(m), 1); // and is about nothing
+            } else if (m.type == Type::how_are_you && coordinator_answers) {
+                say(answer_to(m), m.to); // and is about nothing
             }
         }
     }
@@ -317,20 +317,21 @@ struct Voter {
         note(out);
     }
 
-    void propose()
+    /// Coordinator 1 leaves out 0, and then 0 leaves out 1.
+    void propose(NodeId coordinator = 1)
     {
         auto proposal = std::make_shared<Proposal>();
-        proposal->number = 1;
-        proposal->coordinator = 1;
+        proposal->number = 2 - coordinator;
+        proposal->coordinator = coordinator;
         proposal->base_digest = view->digest();
-        proposal->change.removed = {{0, 0, Grade::suspected, no_node}};
-        proposal->target_digest = pool->apply(view, 1, proposal->change)->digest();
+        proposal->change.removed = {{1 - coordinator, 0, Grade::suspected, no_node}};
+        proposal->target_digest = pool->apply(view, proposal->number, proposal->change)->digest();
         Message m;
-        m.type = Type::root_dead;
-        m.number = 1;
-        m.coordinator = 1;
+        m.type = coordinator == 1 ? Type::root_dead : Type::failed_node;
+        m.number = proposal->number;
+        m.coordinator = coordinator;
         m.proposal = std::move(proposal);
-        say(m, 1);
+        say(m, coordinator);
     }
 };
 
@@ -365,6 +366,19 @@ void and_again_when_its_vote_is_worth_nothing_any_more(void **)
     assert_true(v.promised + 1 >= v.beat);
 }
 
+/// Another one's attempt has taken the place of the one that it voted for, and is given up, too.
+void and_when_nothing_is_left_of_the_attempt(void **)
+{
+    Voter v;
+    v.wait(Duration::from_s(1));
+    v.propose();
+    v.wait(v.config.heartbeat.fence + Duration::from_ms(100));
+    assert_int_equal(v.voted, 1);
+    v.propose(0);
+    v.wait(v.config.commit_wait + Duration::from_s(1));
+    assert_true(v.promised + 1 >= v.beat);
+}
+
 } // namespace
 
 int main()
@@ -378,6 +392,7 @@ int main()
         cmocka_unit_test(a_witness_that_lives_takes_the_place_of_one_that_does_not),
         cmocka_unit_test(who_votes_without_one_promises_it_nothing_meanwhile),
         cmocka_unit_test(and_again_when_its_vote_is_worth_nothing_any_more),
+        cmocka_unit_test(and_when_nothing_is_left_of_the_attempt),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
