@@ -262,7 +262,7 @@ void hear_of_pairing(Record &group, std::span<const std::byte> body)
 void hear_of_call_off(Record &group, std::span<const std::byte> body)
 {
     std::optional<Invitation> invitation = invitation_of(body);
-    if (!invitation || group.communicator() == nullptr) {
+    if (!invitation || (group.communicator() == nullptr && !group.freed())) {
         return;
     }
     group.revoke(); // its own word of that may come later

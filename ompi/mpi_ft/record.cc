@@ -109,7 +109,10 @@ void Record::bury()
         // Late letters of that one are told by it.
         constexpr std::uint32_t life = 1U << 20;
         const std::uint32_t lives = (*next_sequence_ - first_sequence_) / life + 1;
-        *next_sequence_ = first_sequence_ + lives * life;
+        last_sequence_ = *next_sequence_;
+        next_life_ = *next_sequence_ = first_sequence_ + lives * life;
+        next_sequence_ = &last_sequence_;
+        freed_ = true;
     }
     drop_inner();
     comm_ = nullptr;
@@ -120,7 +123,7 @@ void Record::bury()
 
 bool Record::may_be_asked() const
 {
-    return size() > 1 && (!calls_.empty() || pairings.begun != 0);
+    return size() > 1 && (!calls_.empty() || pairings.begun != 0 || (revoked && freed()));
 }
 
 void Record::inherit(Record &older)
@@ -434,7 +437,9 @@ bool Record::on_letter(const Letter &letter)
         if (!to_come(instance)) {
             return true; // all have returned from it
         }
-        if (comm_ == nullptr && !guest_) {
+        const bool of_ours = freed() && !comes_before(instance.sequence, last_sequence_) &&
+                             comes_before(instance.sequence, next_life_);
+        if (comm_ == nullptr && !guest_ && !of_ours) {
             return false; // of one that is to come with the same name
         }
         mine = &call(instance,

@@ -134,8 +134,11 @@ class Record {
     {
         return context_ == context && ids_ == members;
     }
-    /// The communicator is gone; what was agreed is told to those who still ask.
+    /// The communicator is gone; what was agreed is told to those who still ask, and who wait in a
+    /// call that makes one of it when it is revoked are let go.
     void bury();
+    /// It has had a communicator, of this job alone, which is gone.
+    bool freed() const { return freed_ && !foreign_; }
     /// Whether there is anything that somebody may still ask about then.
     bool may_be_asked() const;
     void inherit(Record &older);
@@ -299,11 +302,13 @@ class Record {
     void drop_inner();
     void retire_inner();
     void revoke_inner() const;
+    void end_late() const;
 
     ompi_communicator_t *comm_;             ///< nullptr once it is gone, and of a guest
     ompi_communicator_t *local_ = nullptr;  ///< the own group's, of an intercommunicator
     ompi_communicator_t *parent_ = nullptr; ///< of a guest
     bool guest_ = false;
+    bool freed_ = false;
     std::uint32_t context_;
     std::uint64_t key_ = 0;
     Rank self_ = 0;
@@ -338,7 +343,9 @@ class Record {
     std::uint32_t wanted_ = 0;               ///< the greatest of these that others have told
     std::size_t over_ = 0;                   ///< of them
     consensus::Actions actions_;             ///< room for those of one input
-    std::uint32_t *next_sequence_ = nullptr; ///< the service's
+    std::uint32_t *next_sequence_ = nullptr; ///< the service's; of what is freed its own
+    std::uint32_t last_sequence_ = 0;        ///< that
+    std::uint32_t next_life_ = 0;            ///< of what is freed: where the next one's begin
     std::uint32_t first_sequence_ = 0;       ///< of its own; tells it from others of the same name
 
     std::uint32_t window_ = 0;

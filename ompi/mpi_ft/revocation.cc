@@ -23,8 +23,9 @@ bool Record::on_revoked(const Letter &letter)
     if (!its || comes_before(its->first, first_sequence_)) {
         return true; // of one that had the same name before
     }
-    if (comm_ == nullptr) {
-        return comes_before(its->first, *next_sequence_); // else of one that will have it
+    if (comm_ == nullptr && !(freed() && comes_before(its->first, next_life_))) {
+        // Else of one that will have it.
+        return comes_before(its->first, freed_ ? next_life_ : *next_sequence_);
     }
     if (comes_before(wanted_, its->made_until)) {
         wanted_ = its->made_until;
@@ -48,9 +49,11 @@ void Record::revoke()
         return;
     }
     revoked = true;
-    divert_if_needed();
-    process::revoke(context_);
-    revoke_inner();
+    if (comm_ != nullptr) { // else the context may be another's by now
+        divert_if_needed();
+        process::revoke(context_);
+        revoke_inner();
+    }
     service().alarm_guests();
     spread_revocation();
 }
@@ -84,7 +87,7 @@ void Record::decline()
 {
     // Those with another job get Open MPI's ids, which come again, perhaps with the same processes:
     // whoever has heard of the revocation would count other calls than who never had it.
-    const bool may = comm_ != nullptr && !foreign_ && !concluding_;
+    const bool may = (comm_ != nullptr || freed_) && !foreign_ && !concluding_;
     while (may && revoked && !recovering_ && comes_before(*next_sequence_, wanted_)) {
         Brought nothing;
         nothing.flags = 0;

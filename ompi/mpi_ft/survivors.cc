@@ -95,6 +95,14 @@ void Record::revoke_inner() const
     }
 }
 
+/// One of them is made by a collective that began before the revocation was heard of.
+void Record::end_late() const
+{
+    if (revoked) {
+        revoke_inner();
+    }
+}
+
 std::vector<int> Record::left_of(Rank first, Rank count) const
 {
     std::vector<int> ranks;
@@ -123,6 +131,7 @@ ompi_communicator_t *Record::survivors()
             std::snprintf(survivors_->c_name, sizeof survivors_->c_name, "survivors of %.40s",
                           comm_->c_name);
         }
+        end_late();
     }
     return survivors_;
 }
@@ -137,6 +146,7 @@ ompi_communicator_t *Record::neighbours()
                 its->adopt(recognised_, {});
             }
         }
+        end_late();
     }
     return neighbours_;
 }

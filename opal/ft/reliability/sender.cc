@@ -222,7 +222,11 @@ void Sender::hold(Vfrag &v, unsigned index, PathId path, base::Time now)
 {
     ++v.fragments[index].held;
     ++v.held_;
-    ++paths_.use(path).held;
+    Path &its = paths_.use(path);
+    ++its.held;
+    // A pass whose time is from before the path was replaced sends by the fresh transport all the
+    // same, and will say that time when it is done.
+    its.revived_at = std::min(its.revived_at, now);
     v.watchdog_deadline_ = now + completion_timeout(v, path);
     arm(v.watchdog_deadline_);
 }

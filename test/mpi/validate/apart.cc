@@ -5,6 +5,7 @@
 //                            others make communicators
 //        apart revokes       the highest rank revokes and never makes one
 //        apart in_flight     several calls of one process are under way when another revokes
+//        apart frees         who knows of the revocation frees the communicator at once
 //        apart repeated      MPI_Comm_create_group again and again, until another revokes
 //        apart across        an intercommunicator is revoked
 //        apart paired        MPI_Intercomm_create where a recognised rank is in a group
@@ -282,6 +283,52 @@ void in_flight()
     recoveries_in_flight(true);
 }
 
+void until_revoked(MPI_Comm comm)
+{
+    int flag = 0;
+    while (flag == 0) {
+        int there = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+        is(MPIX_Comm_is_revoked(comm, &flag), MPI_SUCCESS, "is revoked");
+    }
+}
+
+/// \param agreed something on it before
+/// \param tagged with MPI_Comm_create_group, which has agreements of its own
+void freed_at_once(bool agreed, bool tagged)
+{
+    MPI_Comm comm = twin();
+    int flag = 1;
+    if (agreed) {
+        is(MPIX_Comm_agree(comm, &flag), MPI_SUCCESS, "agree");
+    }
+    if (me == 0 && tagged) {
+        MPI_Comm fresh = MPI_COMM_NULL;
+        send_word(1);
+        is(create<create_tagged>(comm, &fresh), MPIX_ERR_REVOKED, "create_group");
+    } else if (me == 0) {
+        MPI_Comm fresh = MPI_COMM_NULL;
+        MPI_Request request = MPI_REQUEST_NULL;
+        is(MPI_Comm_idup(comm, &fresh, &request), MPI_SUCCESS, "idup");
+        send_word(1);
+        is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPIX_ERR_REVOKED, "its wait");
+    } else if (me == 1) {
+        wait_for_word(0);
+        is(MPIX_Comm_revoke(comm), MPI_SUCCESS, "revoke");
+    } else {
+        until_revoked(comm);
+    }
+    is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+    shrink(MPI_COMM_WORLD, size, "behind what is freed");
+}
+
+void frees()
+{
+    for (int round = 0; round < 20; ++round) {
+        freed_at_once((round & 1) != 0, (round & 2) != 0);
+    }
+}
+
 /// The others are in it for the first time, or for one more, or between two.
 void repeated()
 {
@@ -460,6 +507,7 @@ int main(int argc, char **argv)
         {"in_flight", in_flight}, {"repeated", repeated},
         {"across", across},       {"paired", paired},
         {"hints", hints},         {"acknowledges", acknowledges},
+        {"frees", frees},
     };
     modes.at(argc > 1 ? argv[1] : "recovers")();
     return finish();

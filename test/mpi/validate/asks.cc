@@ -6,6 +6,7 @@
 //        asks wrapped    the numbers of calls begin again at 0
 //        asks gone       a communicator is gone when a letter about it comes
 //        asks again      the same when another communicator has its name by then
+//        asks late       a revocation comes between a collective and its communicator of survivors
 //        asks numbers    nothing is kept of communicators that nobody can ask about
 //
 // Four ranks in a row: each hears from the one before (algorithm tree, fan_out 1). Rank 1 dies.
@@ -304,6 +305,28 @@ void again()
     is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
 }
 
+/// A collective that has begun makes the survivors' communicator; in between a thread takes the
+/// word.
+void late()
+{
+    MPI_Comm comm = twin();
+    if (me == middle) {
+        die();
+    }
+    int count = 0;
+    is(MPI_Comm_validate_all(comm, &count), MPI_SUCCESS, "validate_all");
+    that(count == 1, "%d failures", count);
+    {
+        const ft::validate::Lock lock;
+        ft::validate::Record *record = ft::validate::service().find(comm);
+        record->revoke();
+        const ompi_communicator_t *inner = record->survivors();
+        that(inner != nullptr && ft::process::is_revoked(inner->c_contextid),
+             "what is made of a revoked communicator is not revoked");
+    }
+    is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+}
+
 void numbers()
 {
     const auto groups = [] {
@@ -332,6 +355,8 @@ int main(int argc, char **argv)
         gone();
     } else if (what == "again") {
         again();
+    } else if (what == "late") {
+        late();
     } else if (what == "numbers") {
         numbers();
     }

@@ -50,6 +50,13 @@ def in_flight():
         run("in_flight", 4, [], btl=BTLS[1], coll_validate_algorithm=algorithm)
 
 
+def frees():
+    """Who knows of the revocation and frees the communicator at once lets those go who wait in a call that makes one of it"""
+    for algorithm in ALGORITHMS:
+        for ranks in (2, 4):
+            run("frees", ranks, [], btl=BTLS[ranks // 2 % 2], coll_validate_algorithm=algorithm)
+
+
 def repeated():
     """MPI_Comm_create_group is called again and again until another revokes: all come back"""
     for ranks in (3, 5):
@@ -79,4 +86,4 @@ def hints():
 
 
 if __name__ == "__main__":
-    main([recovers, revokes, in_flight, repeated, across, paired, acknowledges, hints])
+    main([recovers, revokes, in_flight, frees, repeated, across, paired, acknowledges, hints])

@@ -103,10 +103,15 @@ def asks_again():
     asks("again")
 
 
+def asks_late():
+    """The survivors' communicator that is made behind a revocation is revoked, too"""
+    asks("late", dead={1})
+
+
 def asks_numbers():
     """Of a communicator that is gone, and that nobody can ask about, nothing is kept"""
     asks("numbers")
 
 
 main([pairs, order, verdicts, freed, many, exhausted, replaced, handles,
-      asks_freed, asks_under_way, asks_wrapped, asks_gone, asks_again, asks_numbers])
+      asks_freed, asks_under_way, asks_wrapped, asks_gone, asks_again, asks_late, asks_numbers])

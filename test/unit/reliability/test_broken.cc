@@ -160,6 +160,31 @@ void who_is_silent_is_not_judged(void **)
     assert_false(lost_then);
 }
 
+/// One thread's pass goes on when another one has replaced the path meanwhile.
+void what_an_older_pass_hands_over_gives_its_places_back(void **)
+{
+    std::uint32_t held = 1;
+    std::size_t sent = 0;
+    {
+        Config c = quick_config();
+        c.path_depth = 2;
+        Two t(1, c);
+        Vfrag &first = t.a.submit(true, 8, 8, t.now);
+        Vfrag &second = t.a.submit(true, 8, 8, t.now);
+        t.a.peer.path_replaced(0, t.now + 10_us);
+        (void)t.a.pump(t.now, false);
+        t.now += 20_us;
+        for (Vfrag *v : {&first, &second}) {
+            t.a.peer.locally_complete(*v, 0, 0, t.now - 20_us, t.now);
+        }
+        held = t.a.peer.paths()[0].held;
+        (void)t.a.submit(true, 8, 8, t.now);
+        sent = t.a.pump(t.now, false).size();
+    }
+    assert_int_equal(held, 0);
+    assert_true(sent >= 1);
+}
+
 } // namespace
 
 int main()
@@ -170,6 +195,7 @@ int main()
         cmocka_unit_test(so_is_what_went_behind_others),
         cmocka_unit_test(the_other_end_is_told),
         cmocka_unit_test(who_is_silent_is_not_judged),
+        cmocka_unit_test(what_an_older_pass_hands_over_gives_its_places_back),
     };
     return cmocka_run_group_tests_name("broken", tests, nullptr, nullptr);
 }
