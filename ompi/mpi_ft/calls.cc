@@ -123,7 +123,8 @@ void Record::conclude_decided()
         const Brought brought = next.brought;
         Attempt *const attempt = next.attempt;
         const Value value = *next.agreement.decision();
-        if ((value.flags & unrevoked) == 0) {
+        // Nor is this one revoked by a call of the one that had its name before (inherit()).
+        if ((value.flags & unrevoked) == 0 && !comes_before(next.which.sequence, first_sequence_)) {
             if (comm_ != nullptr) {
                 revoke();
             } else if (guest_) {

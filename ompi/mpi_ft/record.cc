@@ -437,9 +437,12 @@ bool Record::on_letter(const Letter &letter)
         if (!to_come(instance)) {
             return true; // all have returned from it
         }
-        const bool of_ours = freed() && !comes_before(instance.sequence, last_sequence_) &&
-                             comes_before(instance.sequence, next_life_);
-        if (comm_ == nullptr && !guest_ && !of_ours) {
+        const bool same_life = freed_ && !comes_before(instance.sequence, last_sequence_) &&
+                               comes_before(instance.sequence, next_life_);
+        if (same_life && foreign_) {
+            return true; // that declines nothing
+        }
+        if (comm_ == nullptr && !guest_ && !same_life) {
             return false; // of one that is to come with the same name
         }
         mine = &call(instance,

@@ -206,12 +206,21 @@ void Service::bury(std::unique_ptr<Record> record)
     }
     buried_members_ += record->size();
     buried_.push_back(std::move(record));
-    while (buried_.size() > kept_buried ||
-           (buried_members_ > kept_members && buried_.size() > always_kept)) {
-        buried_members_ -= buried_.front()->size();
-        forget(*buried_.front());
-        buried_.pop_front();
+    if (too_many_buried()) {
+        later([this] { // one of them may be at work
+            while (too_many_buried()) {
+                buried_members_ -= buried_.front()->size();
+                forget(*buried_.front());
+                buried_.pop_front();
+            }
+        });
     }
+}
+
+bool Service::too_many_buried() const
+{
+    return buried_.size() > kept_buried ||
+           (buried_members_ > kept_members && buried_.size() > always_kept);
 }
 
 void Service::forget(const Record &record)

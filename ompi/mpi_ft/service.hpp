@@ -107,6 +107,7 @@ class Service {
   private:
     void introduce(Record &record);
     void bury(std::unique_ptr<Record> record);
+    bool too_many_buried() const;
     void forget(const Record &record);
     /// Of a letter for which there is no record: whether it is about a communicator that was here
     /// and is gone.

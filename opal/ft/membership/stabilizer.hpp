@@ -228,7 +228,7 @@ class Stabilizer {
     void watch_neighbours(base::Time now);
     std::uint32_t incarnation_of(NodeId id) const;
     bool proven_meanwhile(base::Time now) const;
-    bool watches() const { return attempt_ || !votes_.empty(); }
+    bool watches() const { return state_ != State::leaving && (attempt_ || !votes_.empty()); }
     bool goes_without(const detector::Heartbeat::Peer &peer) const;
 
     // stabilizer_faults.cc: suspicion, probing, reports

@@ -310,6 +310,7 @@ void again()
 void late()
 {
     MPI_Comm comm = twin();
+    all_through({middle});
     if (me == middle) {
         die();
     }

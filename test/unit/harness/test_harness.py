@@ -302,8 +302,8 @@ def cases_side_by_side_are_told_in_order():
     for at_a_time in ("2", "3"):
         run = ftcluster.command([sys.executable, "-c", BESIDE, os.path.join(TOP, "test", "lib"), at_a_time])
         lines = [line for line in run.out.splitlines() if not re.match("#   ", line)]
-        told.append((run.code, lines[:7], lines[7:10], lines[-1]))
-    return told == 2 * [(1, ["1..5", "# one", "# two", "ok 1 - first", "# three", "not ok 2 - second", "# four"],
+        told.append((run.code, lines[:8], lines[8:11], lines[-1]))
+    return told == 2 * [(1, ["1..5", "ok 1 - first", "# one", "# two", "not ok 2 - second", "# four", "# three", "#"],
                          ["ok 3 - third # SKIP five", "not ok 4 - fourth", "# Traceback (most recent call last):"],
                          "ok 5 - fifth")]
 
