@@ -8,6 +8,9 @@ error of writev (EFAULT), which closes a healthy connection.
 And a send whose request was freed while active is sent again, since all answers
 are kept back, after its buffer is gone: the program knows by other means that
 the message has come.
+
+And where payloads are not summed, a send that ended for its peer's silence is
+not sent from a buffer that holds something else by now, when the peer goes on.
 """
 
 import os
@@ -122,6 +125,40 @@ def sent_again_from_nowhere_without_sums():
     freed_while_active(pml_dr_checksum="header", pml_dr_progress="thread")
 
 
+class InTheMiddle:
+    """Stops in the middle of the first data, and says so."""
+
+    def __init__(self):
+        self.data = None
+        self.job = None
+
+    def __call__(self, fragment):
+        if fragment.source == 0 and fragment.kind == DATA and self.data is None:
+            connection = fragment.connection
+            self.data = connection.out if connection.out.rank == 0 else connection.back
+            self.job.touch("held")
+            return HOLD
+        return PASS
+
+
+def given_up_in_the_middle(**parameters):
+    """a send that has ended for a peer's silence is read no more from a buffer that is written anew"""
+    policy = InTheMiddle()
+    with ftrelay.Relay(policy, buffer=BUFFER) as relay, \
+            Job(relay, [RELAYED, "given_up", "FOLDER"], pml_dr_checksum="header", pml_dr_give_up_ms=1000,
+                pml_dr_rto_max_ms=500, **dict(LARGE, **parameters)) as job:
+        policy.job = job
+        job.until(lambda: job.exists("freed"), "the end of MPI_Send")
+        if policy.data.connection.alive:
+            policy.data.release()
+        job.finish("relayed: right")
+
+
+def given_up_with_threads():
+    """the same with threads"""
+    given_up_in_the_middle(pml_dr_progress="thread")
+
+
 def freed_while_it_waits(policy, **parameters):
     """Returns whether the connection was lost by it. Every byte must be right in any case."""
     with ftrelay.Relay(policy, buffer=BUFFER) as relay, \
@@ -162,4 +199,4 @@ def sent_elsewhere_from_there():
 if __name__ == "__main__":
     ftmpi.become_subreaper()
     main([sent_again, sent_elsewhere, sent_again_from_there, sent_elsewhere_from_there, sent_again_from_nowhere,
-          sent_again_from_nowhere_without_sums])
+          sent_again_from_nowhere_without_sums, given_up_in_the_middle, given_up_with_threads])

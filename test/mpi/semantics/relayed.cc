@@ -6,10 +6,12 @@
  *        relayed let_go FOLDER   rank 0 frees the request of a send that is not complete, and gives
  *                                 its buffer back once FOLDER/received tells that it has come;
  *                                 FOLDER/freed then
- *        relayed stepped FOLDER   rank 0 calls MPI once for each byte 's' that comes through the
- *                                 FIFO FOLDER/steps, and answers through FOLDER/taken, until there
- *                                 comes another; rank 1 sends to it once FOLDER/send exists
- * Every byte is checked; in the end rank 0 prints "relayed: right".
+ *        relayed given_up FOLDER  rank 1 calls MPI no more once FOLDER/held exists; rank 0, whose
+ * send ends for that, fills the buffer anew and makes FOLDER/freed, and rank 1 goes on: its receive
+ * fails, or brings what was sent. Rank 1 prints the words of the end relayed stepped FOLDER   rank
+ * 0 calls MPI once for each byte 's' that comes through the FIFO FOLDER/steps, and answers through
+ * FOLDER/taken, until there comes another; rank 1 sends to it once FOLDER/send exists Every byte is
+ * checked; in the end rank 0 prints "relayed: right".
  */
 #include <mpi.h>
 
@@ -106,6 +108,42 @@ void freed(int rank, bool while_active)
     }
 }
 
+/// Is not the library's: who is to look dead waits by it.
+void await_file_in_silence(const char *name)
+{
+    while (access((folder + name).c_str(), F_OK) != 0) {
+        usleep(1000);
+    }
+}
+
+/// \return whether what rank 1 received is right, or nothing at all
+bool given_up(int rank)
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    std::vector<unsigned char> bytes(long_bytes);
+    if (rank == 0) {
+        fill(bytes.data(), long_bytes, 1);
+        const bool ended =
+            MPI_Send(bytes.data(), long_bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD) != MPI_SUCCESS;
+        fill(bytes.data(), long_bytes, 2);
+        make_file("/freed");
+        while (access((folder + "/judged").c_str(), F_OK) != 0) {
+            int any = 0;
+            MPI_Iprobe(0, 0, MPI_COMM_SELF, &any, MPI_STATUS_IGNORE);
+        }
+        return ended;
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Irecv(bytes.data(), long_bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+    await_file("/held");
+    await_file_in_silence("/freed");
+    if (MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+        examine(bytes.data(), long_bytes, 1);
+    }
+    make_file("/judged");
+    return wrong == 0;
+}
+
 void stepped(int rank)
 {
     if (rank == 1) {
@@ -138,7 +176,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     const std::string what(argc == 3 ? argv[1] : "");
     const bool steps = what == "stepped";
-    if (!steps && what != "freed" && what != "let_go") {
+    if (!steps && what != "freed" && what != "let_go" && what != "given_up") {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     folder = argv[2];
@@ -148,6 +186,14 @@ int main(int argc, char **argv)
     } else {
         receive_short(0, 0);
         send_short(0, 0);
+    }
+    if (what == "given_up") {
+        const bool right = given_up(rank);
+        if (rank == 1) {
+            std::puts(right ? "relayed: right" : "relayed: wrong");
+        }
+        MPI_Finalize();
+        return right ? 0 : 1;
     }
     steps ? stepped(rank) : freed(rank, what == "let_go");
     if (rank == 0) {

@@ -288,6 +288,8 @@ bool add_paths(PeerState &peer, base::Time present)
         // user's memory may be gone when it is written after all.
         path->in_place = path->in_place && (peer.paths.size() == 1 || parameters().disable.copies);
         path->tcp = TcpEndpoint::of(path->btl, path->endpoint);
+        // Where nothing is summed, what goes on after its request has ended must be stopped.
+        path->in_place = path->in_place && (path->checksum || path->tcp != nullptr);
         // A BTL may call back while it is given a descriptor, with locks of its own held: with
         // threads the peer's lock has to be let go before, as the long way does.
         if (path->tcp != nullptr && peer.engine.paths()[path->id].info.acknowledged &&

@@ -293,11 +293,11 @@ void PeerState::collect_finished(Completions &done) noexcept
 {
     while (reliability::Vfrag *vfrag = engine.next_finished()) {
         auto *tx = static_cast<TxVfrag *>(vfrag->user);
+        const bool whole = vfrag->acknowledged();
         if (vfrag->descriptors_held() != 0) {
-            orphan_descriptors(tx);
+            orphan_descriptors(tx, whole);
         }
         SendRequest *request = tx->request;
-        const bool whole = vfrag->acknowledged();
         pools().put(tx);
         if (request == nullptr) {
             continue;
@@ -335,13 +335,20 @@ void PeerState::fail_sends(int code, Completions &done) noexcept
     }
 }
 
-void PeerState::orphan_descriptors(const TxVfrag *tx) noexcept
+void PeerState::orphan_descriptors(const TxVfrag *tx, bool whole) noexcept
 {
     for (auto &path : paths) {
+        bool any = false;
         for (Descriptor *held = path->held.front(); held != nullptr; held = path->held.next(held)) {
             if (held->tx == tx) {
                 held->tx = nullptr;
+                any = true;
             }
+        }
+        // The program has its buffer back, and may write it anew before this is read from there. A
+        // sum of the payload would tell the receiver, should it go on after all.
+        if (any && !whole && path->in_place && !path->checksum) {
+            path->tcp->end_connection();
         }
     }
 }

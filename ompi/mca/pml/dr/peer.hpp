@@ -191,7 +191,7 @@ class PeerState {
     [[gnu::always_inline]] void sent_short(const BtlPath &path, TxOrdered *tx,
                                            base::Time when) noexcept;
     bool open_data(SendRequest &request, base::Time now) noexcept;
-    void orphan_descriptors(const TxVfrag *tx) noexcept;
+    void orphan_descriptors(const TxVfrag *tx, bool whole) noexcept;
     /// A BTL has an ordered VFRAG for which `which` is true.
     template <class Which>
     bool holds_ordered(Which which) const noexcept;

@@ -120,6 +120,14 @@ void TcpEndpoint::call_off_unanswered() noexcept
     }
 }
 
+void TcpEndpoint::end_connection() noexcept
+{
+    const int socket = load(sd_);
+    if (socket >= 0) {
+        (void)::shutdown(socket, SHUT_RDWR);
+    }
+}
+
 void TcpEndpoint::forget_closed_socket() noexcept
 {
     // Another thread may have begun to make the next connection: its socket is not to be forgotten.

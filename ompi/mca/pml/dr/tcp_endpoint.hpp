@@ -35,6 +35,9 @@ class TcpEndpoint {
     /// Ends an attempt of this side that the peer's kernel has not answered: btl/tcp finds that it
     /// failed.
     void call_off_unanswered() noexcept;
+    /// Has the kernel end the connection, so that nothing more of what is queued or half written
+    /// goes out: btl/tcp finds it broken. Nothing where there is none.
+    void end_connection() noexcept;
     /// Whether both lead to the same address of the peer: to btl/tcp there, connections over them
     /// look alike.
     bool same_address(const TcpEndpoint &other) const noexcept;
