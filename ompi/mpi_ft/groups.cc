@@ -245,6 +245,22 @@ void look_at_called_off(Record &group)
 
 } // namespace
 
+void decline_pairings(Record &group)
+{
+    Pairings &all = group.pairings;
+    std::vector<Invitation> early;
+    early.swap(all.early);
+    for (Invitation &one : early) {
+        if (one.number <= all.begun) { // as the one at work
+            all.early.push_back(std::move(one));
+        } else if (std::find(all.declined.begin(), all.declined.end(), one.number) ==
+                   all.declined.end()) {
+            all.declined.push_back(one.number); // several members invite
+            decline(one, unrevoked);
+        }
+    }
+}
+
 void hear_of_pairing(Record &group, std::span<const std::byte> body)
 {
     std::optional<Invitation> invitation = invitation_of(body);
@@ -254,6 +270,9 @@ void hear_of_pairing(Record &group, std::span<const std::byte> body)
     Pairings &all = group.pairings;
     if (invitation->number > all.begun || invitation->number == all.at_work) {
         all.early.push_back(std::move(*invitation));
+        if (group.revoked) {
+            decline_pairings(group);
+        }
     } else if (std::erase(all.given_up, invitation->number) != 0) {
         decline(*invitation, unrevoked);
     }
@@ -280,9 +299,10 @@ void end_pairing(Record &group, bool knew)
     const std::uint32_t number = std::exchange(all.at_work, 0);
     const auto its = std::find_if(all.early.begin(), all.early.end(),
                                   [&](const Invitation &one) { return one.number == number; });
-    if (!knew && its != all.early.end()) {
+    const bool declined = std::erase(all.declined, number) != 0; // before the call
+    if (!knew && !declined && its != all.early.end()) {
         decline(*its, unrevoked);
-    } else if (!knew) {
+    } else if (!knew && !declined) {
         all.given_up.push_back(number);
     }
     std::erase_if(all.early, [&](const Invitation &one) { return one.number == number; });

@@ -98,6 +98,8 @@ struct Pairings {
     std::uint32_t begun = 0;
     std::uint32_t at_work = 0;           ///< the one that this process is in; 0: none
     std::vector<std::uint32_t> given_up; ///< without having heard of the other group
+    /// Not begun here, and declined since the communicator is revoked.
+    std::vector<std::uint32_t> declined;
     std::vector<Invitation> early;
     /// Of MPI_Comm_create_group on the communicator, which is revoked. Their number is that of the
     /// guest's call.
@@ -363,6 +365,9 @@ class Record {
 
 /// Somebody tells a member of this group of an attempt to pair it (groups.cc). The lock is held.
 void hear_of_pairing(Record &group, std::span<const std::byte> body);
+/// The group is revoked: this process takes part in no attempt that it has not begun, and says so
+/// to those that it has heard of. The lock is held.
+void decline_pairings(Record &group);
 /// Somebody waits in MPI_Comm_create_group for a member of this group, which is revoked. The lock
 /// is held.
 void hear_of_call_off(Record &group, std::span<const std::byte> body);

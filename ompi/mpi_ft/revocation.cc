@@ -56,6 +56,7 @@ void Record::revoke()
     }
     service().alarm_guests();
     spread_revocation();
+    decline_pairings(*this);
 }
 
 void Record::let_go()

@@ -422,6 +422,39 @@ void paired()
     is(MPI_Comm_free(&own), MPI_SUCCESS, "free");
 }
 
+/// The last of the even ranks revokes their communicator and never pairs it, before or after it has
+/// heard that others do: each time their call ends at all of them, and in the other group.
+void never_paired()
+{
+    const int absent = (size - 1) / 2 * 2;
+    for (int round = 0; round < 12; ++round) {
+        MPI_Comm own = MPI_COMM_NULL;
+        is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &own), MPI_SUCCESS, "split");
+        MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+        if (me == absent) {
+            int there = 0;
+            for (int look = 0; look < round * round * 40; ++look) {
+                MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+            }
+            is(MPIX_Comm_revoke(own), MPI_SUCCESS, "revoke");
+        } else {
+            MPI_Comm pair = MPI_COMM_NULL;
+            const int code = MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - me % 2, 3, &pair);
+            if (me % 2 == 0) {
+                is(code, MPIX_ERR_REVOKED, "MPI_Intercomm_create of what is revoked");
+            } else {
+                is(code, MPI_ERR_RANK_FAIL_STOP, "MPI_Intercomm_create, whose other group is");
+            }
+        }
+        shrink(MPI_COMM_WORLD, size, "behind the pair");
+        // Once more where it was declined: whoever is called in vain comes back as well.
+        MPI_Comm pair = MPI_COMM_NULL;
+        that(MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - me % 2, 4, &pair) != MPI_SUCCESS,
+             "a pair with a group that is revoked");
+        is(MPI_Comm_free(&own), MPI_SUCCESS, "free");
+    }
+}
+
 /// Rank 3 dies first, then rank 1; rank 0 has been told of the first only.
 void acknowledges()
 {
@@ -507,7 +540,7 @@ int main(int argc, char **argv)
         {"in_flight", in_flight}, {"repeated", repeated},
         {"across", across},       {"paired", paired},
         {"hints", hints},         {"acknowledges", acknowledges},
-        {"frees", frees},
+        {"frees", frees},         {"never_paired", never_paired},
     };
     modes.at(argc > 1 ? argv[1] : "recovers")();
     return finish();

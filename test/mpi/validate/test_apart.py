@@ -57,6 +57,13 @@ def frees():
             run("frees", ranks, [], btl=BTLS[ranks // 2 % 2], coll_validate_algorithm=algorithm)
 
 
+def never_paired():
+    """Who revokes a communicator, and never pairs it, lets those go who wait for that in MPI_Intercomm_create"""
+    for algorithm in ALGORITHMS:
+        for ranks in (4, 7):
+            run("never_paired", ranks, [], btl=BTLS[ranks // 2 % 2], coll_validate_algorithm=algorithm)
+
+
 def repeated():
     """MPI_Comm_create_group is called again and again until another revokes: all come back"""
     for ranks in (3, 5):
@@ -86,4 +93,4 @@ def hints():
 
 
 if __name__ == "__main__":
-    main([recovers, revokes, in_flight, frees, repeated, across, paired, acknowledges, hints])
+    main([recovers, revokes, in_flight, frees, never_paired, repeated, across, paired, acknowledges, hints])
