@@ -18,6 +18,7 @@ from ftrelay import ACK, DATA, ORDERED, PASS, Job  # noqa: E402
 from fttap import check, main  # noqa: E402
 
 HEADERS = ftrelay.TCP_HEADER.size + ftrelay.DR_HEADER_BYTES
+RELAYED = os.path.join(os.environ["FT_BUILD"], "test", "mpi", "semantics", "relayed")
 NOT_SURVIVED_SECONDS = 8
 
 ftrelay.enter_namespace()
@@ -105,6 +106,18 @@ def acknowledgements():
     survived(walk(ACK, range(0, HEADERS + 6, 3)))
 
 
+def between_calls():
+    """a connection that broke between two calls of MPI: what is sent then arrives though its program calls MPI no more"""
+    for parameters in ({}, {"pml_dr_progress": "thread"}):
+        with ftrelay.Relay() as relay, Job(relay, [RELAYED, "computes", "FOLDER"], **parameters) as job:
+            job.until(lambda: job.exists("ready"), "the first messages")
+            for connection in list(relay.connections):
+                connection.break_now()
+            job.touch("cut")
+            job.until(lambda: job.exists("received"), "the message")
+            job.finish("relayed: right")
+
+
 def without_forgetting():
     """connections that break within fragments are not survived when halves of them are kept"""
     # What follows a half may still be refused as corrupt, or the end has taken the reset for the
@@ -121,4 +134,5 @@ if __name__ == "__main__":
     ftmpi.become_subreaper()
     # How soon it fails without turns depends on when the ranks run.
     main([without_turns] if sys.argv[1:] == ["turns"] else
-         [ordered_fragments, data_fragments, acknowledgements, handshakes, without_forgetting])
+         [ordered_fragments, data_fragments, acknowledgements, handshakes, between_calls,
+          without_forgetting])

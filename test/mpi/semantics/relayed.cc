@@ -1,5 +1,5 @@
 /* Two ranks whose connection a relay holds and breaks at chosen moments
- * (test/mpi/test_freed_buffer.py, test/mpi/test_failed_accept.py).
+ * (test/mpi/test_freed_buffer.py, test/mpi/test_failed_accept.py, test/mpi/test_cut_points.py).
  *
  * usage: relayed freed FOLDER     rank 0 gives its buffer back to the system as soon as MPI_Send
  *                                 returns, and makes the file FOLDER/freed
@@ -7,11 +7,14 @@
  *                                 its buffer back once FOLDER/received tells that it has come;
  *                                 FOLDER/freed then
  *        relayed given_up FOLDER  rank 1 calls MPI no more once FOLDER/held exists; rank 0, whose
- * send ends for that, fills the buffer anew and makes FOLDER/freed, and rank 1 goes on: its receive
- * fails, or brings what was sent. Rank 1 prints the words of the end relayed stepped FOLDER   rank
- * 0 calls MPI once for each byte 's' that comes through the FIFO FOLDER/steps, and answers through
- * FOLDER/taken, until there comes another; rank 1 sends to it once FOLDER/send exists Every byte is
- * checked; in the end rank 0 prints "relayed: right".
+ *                                 send ends for that, fills the buffer anew and makes FOLDER/freed,
+ *                                 and rank 1 goes on: its receive fails, or brings what was sent
+ *        relayed computes FOLDER  rank 0 makes FOLDER/ready and calls MPI no more until FOLDER/cut
+ *                                 exists; then it sends, and calls MPI again when rank 1 has it
+ *        relayed stepped FOLDER   rank 0 calls MPI once for each byte 's' that comes through the
+ *                                 FIFO FOLDER/steps, and answers through FOLDER/taken, until there
+ *                                 comes another; rank 1 sends to it once FOLDER/send exists
+ * Every byte is checked; in the end rank 0 (given_up: rank 1) prints "relayed: right".
  */
 #include <mpi.h>
 
@@ -144,6 +147,19 @@ bool given_up(int rank)
     return wrong == 0;
 }
 
+void computes(int rank)
+{
+    if (rank == 0) {
+        make_file("/ready");
+        await_file_in_silence("/cut");
+        send_short(1, 4);
+        await_file_in_silence("/received");
+    } else {
+        receive_short(0, 4);
+        make_file("/received");
+    }
+}
+
 void stepped(int rank)
 {
     if (rank == 1) {
@@ -176,7 +192,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     const std::string what(argc == 3 ? argv[1] : "");
     const bool steps = what == "stepped";
-    if (!steps && what != "freed" && what != "let_go" && what != "given_up") {
+    if (!steps && what != "freed" && what != "let_go" && what != "given_up" && what != "computes") {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     folder = argv[2];
@@ -195,7 +211,11 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return right ? 0 : 1;
     }
-    steps ? stepped(rank) : freed(rank, what == "let_go");
+    if (what == "computes") {
+        computes(rank);
+    } else {
+        steps ? stepped(rank) : freed(rank, what == "let_go");
+    }
     if (rank == 0) {
         send_short(1, 1);
         receive_short(1, 2);

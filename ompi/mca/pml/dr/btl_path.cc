@@ -381,6 +381,7 @@ void fragment_complete(mca_btl_base_module_t * /*btl*/, mca_btl_base_endpoint_t 
         }
         if (descriptor->in_call) {
             descriptor->returned = true;
+            descriptor->in_vain = status < 0;
         } else {
             path.peer->descriptor_done(descriptor, present, status >= 0);
             path.peer->call_again();

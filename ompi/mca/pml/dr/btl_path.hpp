@@ -34,6 +34,7 @@ struct Descriptor : Hook<DescriptorTag> {
     std::uint8_t index = 0;
     bool in_call = false;  ///< btl_send has not returned
     bool returned = false; ///< its callback came while in_call
+    bool in_vain = false;  ///< and told of an error
 };
 
 /// What is known to be wrong with a path.

@@ -482,7 +482,7 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
 {
     path.unflushed = path.gathers;
     held->in_call = true;
-    held->returned = false;
+    held->returned = held->in_vain = false;
     mca::hand_over(held);
     mca::hand_over(des);
     lock.unlock();
@@ -509,7 +509,7 @@ void PeerState::hand_over(BtlPath &path, mca_btl_base_descriptor_t *des, Descrip
         }
     }
     if (rc == 1 || (failed && !kept) || held->returned) {
-        descriptor_done(held, present, !failed);
+        descriptor_done(held, present, !failed && !held->in_vain);
     }
 }
 
