@@ -39,13 +39,13 @@ void PathSet::on_probe_sent(PathId id, std::uint32_t nonce, base::Time now)
         path.answered_nonce = nonce - longest_trip;
     }
     // The answer is awaited for one (backed-off) timeout; a path that is down is tried at its own
-    // pace, and waited for for longer where answers take longer.
+    // pace while others are ready, and waited for for longer where answers take longer.
     const int doublings = std::min<int>(path.timeouts, 6);
     base::Duration wait = std::min(rto(id) * (std::int64_t{1} << doublings), config_.rto_max);
-    if (path.state == PathState::down || path.state == PathState::probing) {
+    const bool at_leisure = path.state == PathState::down && other_ready(id);
+    if (at_leisure || path.state == PathState::probing) {
         wait = std::max(wait, probe_patience(path));
     }
-    const bool at_leisure = path.state == PathState::down && other_ready(id);
     path.next_probe = now + (at_leisure ? std::max(wait, config_.probe_interval) : wait);
     ++counters->rare().probes_sent;
 }

@@ -79,6 +79,33 @@ void what_is_down_is_asked_when_nothing_is_ready(void **)
     assert_int_equal(asked[3], 0);
 }
 
+/// Its answers take long, and it is down again: it is asked as often as a suspect path while
+/// nothing else is ready, and at its own pace while something is.
+void what_is_slow_and_down_is_asked_often_when_nothing_is_ready(void **)
+{
+    Duration pace[2];
+    Duration most{};
+    for (const bool ready : {false, true}) {
+        Fixture f(2);
+        most = f.config.rto_max;
+        f.take_down(0, 1);
+        const std::uint32_t first = f.probe(0);
+        for (int i = 0; i < 5; ++i) {
+            f.now += most;
+            (void)f.probe(0);
+        }
+        f.answer(0, first, 1_us);
+        f.set.on_unanswered(0, f.now);
+        if (!ready) {
+            f.time_out(1);
+        }
+        (void)f.probe(0);
+        pace[ready] = f.set[0].next_probe - f.now;
+    }
+    assert_true(pace[false] <= most);
+    assert_true(pace[true] >= most * 9);
+}
+
 /// One path is held down for an hour, the other goes silent: a message takes a timer and a way.
 void a_message_takes_the_path_in_its_hold_down(void **)
 {
@@ -177,6 +204,7 @@ int main()
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hold_down_keeps_no_data_waiting),
         cmocka_unit_test(what_is_down_is_asked_when_nothing_is_ready),
+        cmocka_unit_test(what_is_slow_and_down_is_asked_often_when_nothing_is_ready),
         cmocka_unit_test(a_message_takes_the_path_in_its_hold_down),
         cmocka_unit_test(what_is_overdue_costs_no_timer_for_each_path),
     };
