@@ -17,8 +17,10 @@
 // A client that dies while the server answers its call for a connection is released once too often
 // (ptl_base_connection_hdlr.c: the rank's entry, and the peer that holds it), and what takes the
 // server down later locks the mutex of an object that is gone: for ever, or it crashes. It cannot
-// be told from here at what moment a client died. So after any client has broken off, nothing is
-// taken down any more: the server's thread is stopped, the rest ends with the process.
+// be told from here at what moment a client died. So what the server knows of a job of which any
+// client has broken off stays, and in the end nothing is taken down: the server's thread is stopped,
+// the rest ends with the process. Other jobs' entries are sound, and go when those jobs are over:
+// each is some megabytes of shared memory.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
@@ -28,6 +30,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include <dlfcn.h>
@@ -44,7 +47,14 @@ constexpr base::Duration deregister_after = base::Duration::from_ms(1000);
 opal_pmix_base_module_server_deregister_client_fn_t deregister_client = nullptr;
 opal_pmix_base_module_server_deregister_nspace_fn_t deregister_nspace = nullptr;
 opal_pmix_base_module_server_finalize_fn_t finalize_server = nullptr;
-bool broken_off = false; ///< a client has ended without saying goodbye
+std::set<opal_jobid_t> broken; ///< jobs of which a client has ended without saying goodbye
+bool broken_off = false;       ///< there is any
+
+void note_broken(opal_jobid_t jobid)
+{
+    broken_off = true;
+    broken.insert(jobid);
+}
 
 void answer(opal_pmix_op_cbfunc_t done, void *data)
 {
@@ -65,7 +75,7 @@ void deregister_if_finalized(const opal_process_name_t *name, opal_pmix_op_cbfun
 {
     const orte_proc_t *const rank = orte_get_proc_object(const_cast<opal_process_name_t *>(name));
     if (rank != nullptr && may_have_broken_off(*rank)) {
-        broken_off = true;
+        note_broken(name->jobid);
         answer(done, data);
         return;
     }
@@ -81,7 +91,7 @@ void deregister_if_finalized(const opal_process_name_t *name, opal_pmix_op_cbfun
 /// them wait for ever when it has forgotten the job, so what it knows of it is kept.
 void deregister_nspace_if_whole(opal_jobid_t jobid, opal_pmix_op_cbfunc_t done, void *data) noexcept
 {
-    if (broken_off || Daemon::get().bereaved(jobid)) {
+    if (broken.contains(jobid) || Daemon::get().bereaved(jobid)) {
         answer(done, data);
         return;
     }
