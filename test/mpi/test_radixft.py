@@ -16,6 +16,7 @@ import fttap  # noqa: E402
 SURVIVORS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "survivors")
 FORKS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "forks")
 LEAVES = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", "leaves")
+DISCONNECTS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "disconnects")
 REMAINS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "remains")
 MANAGER = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "manager")
 DEADLINE = 60
@@ -140,6 +141,33 @@ def without_mpirun():
     result.must(result.code == 0 and "finalized 0" in result.output, "the program was ended")
 
 
+def parts(how, pml, expected):
+    """The only rank and the children that it spawns part so often."""
+    result = ftmpi.run([ftmpi.MPIRUN, "--oversubscribe", "-np", "1", *ftmpi.mca({"errmgr": "radixft", "pml": pml}),
+                        DISCONNECTS, how], DEADLINE, show_stacks=True)
+    result.must(result.code == 0, f"exit code {result.code}")
+    result.must(result.output.count("parted") == expected, f"{how}, {pml}: not {expected} times parted")
+    return result
+
+
+def disconnects():
+    """MPI_Comm_disconnect comes back when a process of the communicator has died, or dies meanwhile"""
+    for pml in ("dr", "ob1"):
+        for how in ("before", "during"):
+            parts(how, pml, 3)
+
+
+def disconnects_the_merged():
+    """MPI_Comm_disconnect comes back from an intracommunicator of two jobs"""
+    parts("merged", "dr", 8)
+
+
+def forgets_jobs():
+    """mpirun keeps nothing of jobs that ended well after a rank of another one has died"""
+    result = parts("many", "dr", 3 + 6 * 4)
+    result.must("mpirun keeps none" in result.output, "it grows")
+
+
 def has_life_lines():
     """Whether the system can wait for several futexes."""
     return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5, 16)
@@ -147,4 +175,4 @@ def has_life_lines():
 
 fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host, forked_children,
             waiting_for_anyone, nobody_left, child_of_the_dead, lingering_wrapper,
-            codes_below_scripts, without_mpirun])
+            codes_below_scripts, without_mpirun, disconnects, disconnects_the_merged, forgets_jobs])

@@ -43,6 +43,9 @@ void stop_self_check() noexcept;
 /// finalize.
 void connect_by_oneself() noexcept;
 void connect_as_usual() noexcept;
+/// The same for fences of named processes.
+void meet_those_who_live() noexcept;
+void meet_as_usual() noexcept;
 
 /// In mpirun and in a daemon: from init, begins what Daemon does, with what is to be called for
 /// errors of jobs and of processes.

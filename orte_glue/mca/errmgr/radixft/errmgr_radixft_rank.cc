@@ -154,6 +154,7 @@ int init() noexcept
     }
     convert_name = std::exchange(opal_convert_string_to_process_name, convert_name_or_refuse);
     connect_by_oneself();
+    meet_those_who_live();
     return ORTE_SUCCESS;
 }
 
@@ -174,6 +175,7 @@ void stop_runtime_thread() noexcept
 
 int finalize() noexcept
 {
+    meet_as_usual();
     connect_as_usual();
     if (convert_name != nullptr) {
         opal_convert_string_to_process_name = std::exchange(convert_name, nullptr);

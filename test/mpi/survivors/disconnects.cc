@@ -1,0 +1,112 @@
+// A rank spawns three others and parts from them, though one has died.
+//
+// usage: disconnects before    it has died, and all know of it, when they call MPI_Comm_disconnect
+//        disconnects during    it dies while they call it
+//        disconnects merged    nobody dies; they part twice, the second time from what both groups
+//                              were merged into
+//        disconnects many      as during; then six more jobs are spawned that end well, and mpirun
+//                              keeps none of them in memory
+//
+// Each that lives prints "parted".
+#include <mpi.h>
+
+#include "opal/process/deaths.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include <unistd.h>
+
+namespace {
+
+constexpr int children = 3;
+constexpr int doomed = 1;
+constexpr int later_jobs = 6;
+/// What a job takes that is kept is more than 8 MiB, and the last two may not be over yet.
+constexpr long most_growth_kib = 20'000;
+
+void hear_of_death()
+{
+    while (ft::process::death_count() == 0) {
+        int there = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
+    }
+}
+
+/// Without words: the last to be parted from.
+void part(MPI_Comm comm)
+{
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    if (MPI_Comm_disconnect(&comm) == MPI_SUCCESS) {
+        std::puts("parted");
+        std::fflush(stdout);
+    }
+}
+
+MPI_Comm spawn(const char *program, const char *how)
+{
+    std::string copy = how;
+    char *arguments[] = {copy.data(), nullptr};
+    MPI_Comm inter = MPI_COMM_NULL;
+    MPI_Comm_spawn(program, arguments, children, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter,
+                   MPI_ERRCODES_IGNORE);
+    return inter;
+}
+
+/// Of mpirun, which has started this rank, in KiB.
+long resident()
+{
+    std::ifstream status("/proc/" + std::to_string(getppid()) + "/status");
+    std::string word;
+    long kib = 0;
+    while (status >> word && word != "VmRSS:") {
+    }
+    status >> kib;
+    return kib;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        return 64;
+    }
+    MPI_Init(&argc, &argv);
+    MPI_Comm inter = MPI_COMM_NULL;
+    MPI_Comm_get_parent(&inter);
+    const bool child = inter != MPI_COMM_NULL;
+    int me = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    const bool merged = std::strcmp(argv[1], "merged") == 0;
+    const bool well = merged || std::strcmp(argv[1], "well") == 0;
+    if (!child) {
+        inter = spawn(argv[0], argv[1]);
+    } else if (me == doomed && !well) {
+        raise(SIGKILL);
+    }
+    if (std::strcmp(argv[1], "before") == 0) {
+        hear_of_death();
+    }
+    MPI_Comm both = MPI_COMM_NULL;
+    if (merged) {
+        MPI_Intercomm_merge(inter, child ? 1 : 0, &both);
+    }
+    part(inter);
+    if (merged) {
+        part(both);
+    }
+    if (!child && std::strcmp(argv[1], "many") == 0) {
+        hear_of_death();
+        const long before = resident();
+        for (int job = 0; job < later_jobs; ++job) {
+            part(spawn(argv[0], "well"));
+        }
+        std::printf("mpirun %s\n", resident() - before < most_growth_kib ? "keeps none" : "grows");
+    }
+    MPI_Finalize();
+    return 0;
+}
