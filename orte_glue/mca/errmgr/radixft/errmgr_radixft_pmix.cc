@@ -18,9 +18,9 @@
 // (ptl_base_connection_hdlr.c: the rank's entry, and the peer that holds it), and what takes the
 // server down later locks the mutex of an object that is gone: for ever, or it crashes. It cannot
 // be told from here at what moment a client died. So what the server knows of a job of which any
-// client has broken off stays, and in the end nothing is taken down: the server's thread is stopped,
-// the rest ends with the process. Other jobs' entries are sound, and go when those jobs are over:
-// each is some megabytes of shared memory.
+// client has broken off stays, and in the end nothing is taken down: the server's thread is
+// stopped, the rest ends with the process. Other jobs' entries are sound, and go when those jobs
+// are over: each is some megabytes of shared memory.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
