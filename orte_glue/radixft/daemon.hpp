@@ -268,6 +268,7 @@ class Daemon {
     void await_connection(NodeId from, base::Duration patience);
     void open_connections_of_newcomer(std::span<const NodeId> members);
     void await_newcomer(NodeId id);
+    void stop_opening(NodeId to) noexcept;
     void leave_without_mpirun();
     void on_bytes(NodeId from, orte_rml_tag_t tag, std::span<const std::byte> bytes);
     void on_protocol(NodeId from, std::span<const std::byte> bytes);

@@ -191,6 +191,7 @@ void Daemon::on_installed(const Event &event)
             // complain.
             if (gone_one.grade != membership::Grade::suspected) {
                 lost_.insert(gone_one.id);
+                stop_opening(gone_one.id);
             }
             if (orte_proc_t *const proc = daemon_object(gone_one.id); proc != nullptr) {
                 ORTE_FLAG_UNSET(proc, ORTE_PROC_FLAG_ALIVE);

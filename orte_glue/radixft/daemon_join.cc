@@ -311,6 +311,7 @@ bool Daemon::on_address(NodeId from, std::span<const std::byte> body)
         const bool fresh = contact(id) != uri;
         remember_contact(id, uri);
         if (fresh && from != id) {
+            stop_opening(id); // to another one of its addresses
             await_newcomer(id);
         } else if (from != id) {
             // Is repeated until it is a member; until then there may be nothing else to say.
@@ -348,6 +349,10 @@ bool Daemon::in_mpi_init(const orte_proc_t &dead) const
 
 bool Daemon::in_mpi_init(std::uint32_t jobid) const
 {
+    if (greeted_ && is_first(jobid)) {
+        return false; // it was running when it called for this newcomer, which has seen no fence of
+                      // it
+    }
     // MPI_Init passes the modex and a barrier, or the barrier alone when the modex is left for
     // later.
     const std::uint32_t fences = opal_pmix_base_async_modex ? 1 : 2;

@@ -174,7 +174,20 @@ void Daemon::transmit(NodeId to, orte_rml_tag_t tag, const Bytes &bytes)
 void Daemon::send_held(NodeId to)
 {
     for (const Held::Message &m : held_.end(to)) {
-        transmit(to, m.tag, m.bytes);
+        if (reachable(to)) { // still
+            transmit(to, m.tag, m.bytes);
+        }
+    }
+}
+
+/// To one that is gone. A host that is off answers nothing, so the attempt would last for minutes;
+/// should a newcomer come back under that id meanwhile, the channel turns its connections away and
+/// goes on with its own, to where the dead one was.
+void Daemon::stop_opening(NodeId to) noexcept
+{
+    if (auto peer = OobPeer::find(to); peer && peer->opening()) {
+        story(2, "ends its attempt to connect to daemon %u, which is gone", to);
+        (void)peer->give_up();
     }
 }
 

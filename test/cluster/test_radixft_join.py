@@ -371,6 +371,20 @@ def first_host_comes_back():
         check(re.search(r"^  rank 2 on n2", it.run.err, re.M), "mpirun's last words do not tell of rank 2")
 
 
+def newcomer_stands_in():
+    """mpirun dies when the lowest daemon that is left is one that joined later: the ranks get through MPI_Finalize"""
+    with job(*RADIXFT, "--mca", "pml", "dr", again="n1") as it:
+        it.command(b"c")
+        it.cluster.tool("kill", "n1")
+        it.hears("knows", "rank 0 did not learn that rank 1 died")
+        it.cluster.tool("boot", "n1")
+        it.command(b"b")
+        it.hears("joined", "the host did not come back")
+        os.kill(it.pid_of("^mpirun", "n0"), signal.SIGKILL)
+        left = it.cluster.await_none(EVERYTHING, time.monotonic() + SECONDS)
+        check(not left, f"processes are left: {left}")
+
+
 def two_come_back():
     """Two lost hosts, one of which the job began with, come back with one spawn, each under its old id"""
     with job() as it:
@@ -588,7 +602,7 @@ TESTS = [host_dies_in_mpi_init("KMNOP"), host_dies_in_mpi_init("QRST"), dies_in_
          add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes,
          no_slots, slots_for_some, spawned_before_the_last_has_ended,
          dies_before_mpi_init, aborts_in_mpi_init, evicted_comes_back,
-         replaced_on_its_host, first_host_comes_back, two_come_back, joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
+         replaced_on_its_host, first_host_comes_back, newcomer_stands_in, two_come_back, joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
 ORPHANS = [without_mpirun_in_spawn(*stop) for stop in STOPS.items()] + [without_mpirun_while_a_host_joins(has_asked)
                                                                       for has_asked in (False, True)]
 

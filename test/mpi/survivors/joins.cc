@@ -17,6 +17,7 @@
 //   y  rank 0 alone spawns one there, which finishes with it: "joined" or "refused CLASS"
 //   k  rank 0 alone waits until it knows that the last rank of them is dead ("knows"): only
 //      then may others be commanded
+//   c  the same of rank 1
 //   h  all spawn two ranks there, which say "held" and never call MPI_Init: "refused CLASS" from
 //      each of them, when one has died
 //   A to J  all spawn two ranks there, of which rank 0 (A, C, ...) or 1 (B, D, ...) dies at a point
@@ -358,12 +359,12 @@ int main(int argc, char **argv)
     mark(argv[2], "ready " + std::to_string(me));
     for (char command = next_command(argv[3], me); command != 'q';
          command = next_command(argv[3], me)) {
-        const bool alone = std::strchr("abky", command) != nullptr;
+        const bool alone = std::strchr("abcky", command) != nullptr;
         if ((alone && me != 0) || (command == 'z' && me != size - 1)) {
             continue;
         }
-        if (command == 'k') {
-            await_death_of(size - 1);
+        if (command == 'k' || command == 'c') {
+            await_death_of(command == 'k' ? size - 1 : 1);
             mark(argv[2], "knows");
             continue;
         }
