@@ -1,7 +1,10 @@
 #include "ompi/mpi_ft/call.hpp"
 
+#include <algorithm>
+
 #include <dlfcn.h>
 
+#include "opal/ft/base/rng.hpp"
 #include "opal/mca/show_help.hpp"
 #include "opal/process/standing.hpp"
 
@@ -244,7 +247,7 @@ class Attempts {
     }
     Brought begin()
     {
-        agreed.window = (first_ + attempt.number) % window_count();
+        agreed.window = (first_ + step()) % window_count();
         offer_.emplace(agreed.window);
         Brought brought;
         brought.flags = purpose_ == Purpose::recover
@@ -264,7 +267,7 @@ class Attempts {
         if (agreed.enough && wanted != 0) {
             record_.serve_window(agreed.window);
         }
-        return agreed.enough || ++attempt.number == window_count();
+        return agreed.enough || ++attempt.number == window_count() + scattered();
     }
     /// Behind one that waited and is over. Not where some were making and some recovering: those
     /// who recover go on in the next agreement from where they began.
@@ -278,6 +281,28 @@ class Attempts {
     Agreed agreed;
 
   private:
+    /// From where the call began. Calls on several communicators that have met in one window, and
+    /// came to it in another order at each process, so that none got anything, would meet in the
+    /// next ones as well, again and again: each communicator has an order of its own, of ever more
+    /// windows. Not of too many: Open MPI keeps a table up to the highest id. In the end each is
+    /// tried.
+    std::uint32_t step() const
+    {
+        if (attempt.number == 0 || scattered() == 0) {
+            return attempt.number;
+        }
+        if (attempt.number > scattered()) {
+            return attempt.number - scattered();
+        }
+        std::uint64_t seed = record_.key() + attempt.number;
+        const std::uint32_t bits = std::min(attempt.number + 2, most_bits);
+        return static_cast<std::uint32_t>(base::splitmix64(seed) & ((1U << bits) - 1));
+    }
+
+    /// How many attempts are not just in the next window.
+    static std::uint32_t scattered() { return window_count() > (1U << most_bits) ? 64 : 0; }
+
+    static constexpr std::uint32_t most_bits = 10;
     Record &record_;
     Purpose purpose_;
     std::function<std::size_t(const Value &)> needed_;

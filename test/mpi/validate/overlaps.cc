@@ -5,6 +5,7 @@
 //        overlaps verdicts rank 2 dies; one call makes a communicator, the next recognises it
 //        overlaps freed   rank 2 dies; calls are under way on a communicator that is freed
 //        overlaps many    communicators by the hundred, one after another and several at once
+//        overlaps several a call on each of several communicators at once
 //        overlaps exhausted until there is no context id left; then rank 2 dies
 //        overlaps replaced ranks 2 and 3 die; a collective is under way among the survivors of one
 //        overlaps handles requests that Fortran has a handle of
@@ -347,6 +348,31 @@ void many()
     }
 }
 
+/// Calls on several communicators at once find their ids apart from each other, in whatever order
+/// each process comes to them.
+void several()
+{
+    constexpr int count = 4;
+    MPI_Comm comms[count];
+    for (MPI_Comm &comm : comms) {
+        is(MPI_Comm_dup(MPI_COMM_WORLD, &comm), MPI_SUCCESS, "dup");
+    }
+    for (int round = 0; round < 500; ++round) {
+        MPI_Comm copies[count];
+        MPI_Request requests[count];
+        for (int i = 0; i < count; ++i) {
+            is(MPI_Comm_idup(comms[i], &copies[i], &requests[i]), MPI_SUCCESS, "idup");
+        }
+        is(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "waitall");
+        for (MPI_Comm &copy : copies) {
+            is(MPI_Comm_free(&copy), MPI_SUCCESS, "free");
+        }
+    }
+    for (MPI_Comm &comm : comms) {
+        is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+    }
+}
+
 /// The PML can tell so many contexts apart, and no more.
 void exhausted()
 {
@@ -464,6 +490,8 @@ int main(int argc, char **argv)
         freed();
     } else if (what == "many") {
         many();
+    } else if (what == "several") {
+        several();
     } else if (what == "exhausted") {
         exhausted();
     } else if (what == "replaced") {

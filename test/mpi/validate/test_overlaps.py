@@ -57,6 +57,12 @@ def many():
     overlaps("many")
 
 
+def several():
+    """Calls on several communicators at once do not keep context ids from each other again and again"""
+    for ranks in (3, 4):
+        overlaps("several", ranks=ranks, coll_validate_algorithm="fast")
+
+
 def exhausted():
     """When the PML has no more context ids all fail alike"""
     overlaps("exhausted", dead={2})
@@ -113,5 +119,5 @@ def asks_numbers():
     asks("numbers")
 
 
-main([pairs, order, verdicts, freed, many, exhausted, replaced, handles,
+main([pairs, order, verdicts, freed, many, several, exhausted, replaced, handles,
       asks_freed, asks_under_way, asks_wrapped, asks_gone, asks_again, asks_late, asks_numbers])
