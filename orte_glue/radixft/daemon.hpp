@@ -374,6 +374,7 @@ class Daemon {
     membership::HostMap hosts_;                   ///< at mpirun
     std::map<NodeId, std::uint32_t> lives_;       ///< at mpirun: incarnations of newcomers
     orte_state_cbfunc_t start_daemons_ = nullptr; ///< the launcher's
+    orte_state_cbfunc_t vm_ready_ = nullptr;      ///< at mpirun: the state machine's own
     bool greeted_ = false;                        ///< this newcomer has told who it is
     Spawns spawns_;                               ///< at mpirun, or who stands in for it
     AddressRequests requests_;

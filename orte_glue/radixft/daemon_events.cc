@@ -159,6 +159,18 @@ void Daemon::on_event(const Event &event)
     }
 }
 
+namespace {
+
+/// As mpirun knows; no other daemon is told.
+bool has_ended_well(Rank who)
+{
+    orte_process_name_t name{.jobid = who.jobid, .vpid = who.vpid};
+    const orte_proc_t *const rank = ORTE_PROC_IS_HNP ? orte_get_proc_object(&name) : nullptr;
+    return rank != nullptr && rank->state == ORTE_PROC_STATE_TERMINATED && rank->exit_code == 0;
+}
+
+} // namespace
+
 void Daemon::remember_loss(const membership::Removed &gone_one, Epoch epoch)
 {
     NodeLoss &loss = losses_[gone_one.id];
@@ -172,6 +184,7 @@ void Daemon::remember_loss(const membership::Removed &gone_one, Epoch epoch)
     loss.stabilized_ns = stabilized_.first == epoch ? stabilized_.second : 0;
     // As of now: its host may come back, with other ranks.
     loss.ranks = jobs_.ranks_on(gone_one.id);
+    std::erase_if(loss.ranks, has_ended_well); // of a job that was spawned and is over
 }
 
 void Daemon::on_installed(const Event &event)

@@ -32,7 +32,7 @@ void Callbacks::vm_ready(int, short, void *data) noexcept
     }
     if (!self.begun() || caddy->jdata->jobid == ORTE_PROC_MY_NAME->jobid ||
         is_first(caddy->jdata->jobid)) {
-        orte_plm_base_vm_ready(0, 0, caddy);
+        self.vm_ready_(0, 0, caddy);
         return;
     }
     self.admit(caddy);
@@ -208,6 +208,17 @@ void Callbacks::launch_daemons(int fd, short flags, void *data) noexcept
 
 void Daemon::watch_launches() noexcept
 {
+    // With --novm, and for a program that was started by itself, it is another one: there jobs are
+    // mapped before their daemons are started.
+    for (opal_list_item_t *item = opal_list_get_first(&orte_job_states);
+         item != opal_list_get_end(&orte_job_states); item = opal_list_get_next(item)) {
+        auto *const state = reinterpret_cast<orte_state_t *>(item);
+        if (state->job_state == ORTE_JOB_STATE_VM_READY && state->cbfunc != nullptr) {
+            vm_ready_ = std::exchange(state->cbfunc, Callbacks::vm_ready);
+            return;
+        }
+    }
+    vm_ready_ = orte_plm_base_vm_ready;
     orte_state.set_job_state_callback(ORTE_JOB_STATE_VM_READY, Callbacks::vm_ready);
 }
 
@@ -507,7 +518,7 @@ void Daemon::check_newcomers()
         if (over_) {
             OBJ_RELEASE(caddy);
         } else if (missing.empty()) {
-            orte_plm_base_vm_ready(0, 0, caddy);
+            vm_ready_(0, 0, caddy);
         } else {
             explain("not-joined", missing.c_str());
             for (const NodeId id : newcomers) {

@@ -343,14 +343,19 @@ def evicted_comes_back():
 
 
 def replaced_on_its_host():
-    """A rank that was alone on its host dies, its daemon lives: another one is spawned there, twice"""
+    """A rank that was alone on its host dies, its daemon lives: another one is spawned there, twice; who ended well did not die"""
     with job(again="n2") as it:
         os.kill(it.pid_of("^/.*joins n3", "n2"), signal.SIGKILL)
         it.says("every daemon knows")
         for _ in range(2):
             it.command(b"b")
             it.hears("joined", "nothing can be spawned on its host")
+            check(not it.cluster.await_none("^/.*joins leave", it.end), "what was spawned does not end")
+        os.kill(it.pid_of("^orted", "n2"), signal.SIGKILL)
+        it.says("installed view 1: 2 daemons")
         it.finishes(RANKS - 1)
+        # Of the second one mpirun may not have been told yet.
+        check("of child job 2" not in it.run.err, "a rank that ended well is said to have died with its daemon")
 
 
 def first_host_comes_back():

@@ -162,6 +162,17 @@ def disconnects_the_merged():
     parts("merged", "dr", 8)
 
 
+def spawned_by_a_singleton():
+    """a program that was started by itself spawns others, one of them dies, and they part; mpirun --novm starts a job, too"""
+    for how, expected in (("merged", 8), ("before", 3)):
+        result = ftmpi.run(["env", "OMPI_MCA_errmgr=radixft", "OMPI_MCA_pml=dr", "OMPI_MCA_rmaps_base_oversubscribe=1",
+                            DISCONNECTS, how], DEADLINE, show_stacks=True)
+        result.must(result.code == 0, f"exit code {result.code}")
+        result.must(result.output.count("parted") == expected, f"{how}: not {expected} times parted")
+    result = run("--novm", "--mca", "errmgr", "radixft", SURVIVORS)
+    result.must(result.code == 0 and result.output.count("finalized") == 4, "--novm: a rank is missing")
+
+
 def forgets_jobs():
     """mpirun keeps nothing of jobs that ended well after a rank of another one has died"""
     result = parts("many", "dr", 3 + 6 * 4)
@@ -175,4 +186,5 @@ def has_life_lines():
 
 fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host, forked_children,
             waiting_for_anyone, nobody_left, child_of_the_dead, lingering_wrapper,
-            codes_below_scripts, without_mpirun, disconnects, disconnects_the_merged, forgets_jobs])
+            codes_below_scripts, without_mpirun, disconnects, disconnects_the_merged,
+            spawned_by_a_singleton, forgets_jobs])
