@@ -288,8 +288,8 @@ class Attempts {
     /// tried.
     std::uint32_t step() const
     {
-        if (attempt.number == 0 || scattered() == 0) {
-            return attempt.number;
+        if (attempt.number == 0) {
+            return 0;
         }
         if (attempt.number > scattered()) {
             return attempt.number - scattered();
@@ -300,7 +300,11 @@ class Attempts {
     }
 
     /// How many attempts are not just in the next window.
-    static std::uint32_t scattered() { return window_count() > (1U << most_bits) ? 64 : 0; }
+    static std::uint32_t scattered()
+    {
+        constexpr std::uint32_t enough = 64;
+        return window_count() == 1 ? 0 : std::min(4 * window_count(), enough);
+    }
 
     static constexpr std::uint32_t most_bits = 10;
     Record &record_;
