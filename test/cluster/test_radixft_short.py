@@ -245,6 +245,10 @@ def rank_is_done_without():
             with start(cluster, point, KILLED, mca=settings(1, *DR)) as it:
                 it.hears("dies", f"at {point} the rank did not get there")
                 gets_through(it, VICTIM, message=point != "in_barrier")
+        # The others compare their PML with what rank 0 tells.
+        with start(cluster, "commit", KILLED, mca=settings(1, *DR), victim=0) as it:
+            it.hears("dies", "the rank did not get there")
+            gets_through(it, 0)
         for point in ("commit", "in_modex", "barrier"):
             for victim in (1, 2):
                 with start(cluster, point, KILLED, mca=settings(1, *DR), hosts=[0, 1], slots=2, victim=victim) as it:

@@ -19,6 +19,8 @@
 #include "ompi/mca/pml/dr/send.hpp"
 #include "opal/mca/show_help.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace ft::dr {
@@ -135,15 +137,54 @@ void hush_bml() noexcept
     }
 }
 
-int add_procs(ompi_proc_t **procs, std::size_t count) noexcept
+/// Who died in MPI_Init may be gone before it has told its PML, and the news of its death may be
+/// still under way here. For how long somebody of whom neither is heard is asked again.
+constexpr auto pml_wait = base::Duration::from_ms(10000);
+constexpr useconds_t pml_pause_us = 1000; // each question costs the daemon some work
+
+/// Whether the processes use this PML, too. Those who are dead need not say so.
+int check_pmls(ompi_proc_t **procs, std::size_t count)
 {
+    const std::string self = OMPI_NAME_PRINT(OMPI_PROC_MY_NAME);
+    const base::Time end = now() + pml_wait;
+    for (std::size_t i = 0; i < count; ++i) {
+        // Where the modex gives each everything at once, rank 0 tells it for all.
+        opal_process_name_t teller = procs[i]->super.proc_name;
+        if (opal_pmix_collect_all_data) {
+            teller = *OMPI_PROC_MY_NAME;
+            teller.vpid = 0;
+        }
+        int rc = mca_pml_base_pml_check_selected("dr", procs + i, 1);
+        while (rc == OMPI_ERR_NOT_FOUND && death_error(teller) == MPI_SUCCESS && now() < end) {
+            opal_progress(); // which takes note of deaths
+            usleep(pml_pause_us);
+            rc = mca_pml_base_pml_check_selected("dr", procs + i, 1);
+        }
+        if (rc == OMPI_ERR_NOT_FOUND && death_error(teller) != MPI_SUCCESS) {
+            rc = OMPI_SUCCESS;
+        }
+        if (rc == OMPI_ERR_NOT_FOUND) {
+            const std::string wait = std::to_string(pml_wait.ms());
+            mca::show_help("help-pml-dr.txt", "pml not told", wait.c_str(), self.c_str(),
+                           opal_process_info.nodename, OMPI_NAME_PRINT(&teller));
+        } else if (rc != OMPI_SUCCESS) {
+            mca::show_help("help-pml-dr.txt", "mixed pmls", self.c_str(),
+                           opal_process_info.nodename);
+        }
+        if (rc != OMPI_SUCCESS || opal_pmix_collect_all_data) {
+            return rc;
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+int add_procs(ompi_proc_t **procs, std::size_t count) noexcept
+try {
     if (count == 0) {
         return OMPI_SUCCESS;
     }
-    int rc = mca_pml_base_pml_check_selected("dr", procs, count);
+    int rc = check_pmls(procs, count);
     if (rc != OMPI_SUCCESS) {
-        const char *self = OMPI_NAME_PRINT(OMPI_PROC_MY_NAME);
-        ft::mca::show_help("help-pml-dr.txt", "mixed pmls", self, opal_process_info.nodename);
         return rc;
     }
     opal_bitmap_t reachable;
@@ -176,6 +217,8 @@ int add_procs(ompi_proc_t **procs, std::size_t count) noexcept
     }
     // Behind the BTLs' own, so that what they bring is answered in the same pass.
     return rc == OMPI_SUCCESS ? start_progress() : rc;
+} catch (...) {
+    return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
 int del_procs(ompi_proc_t **procs, std::size_t count) noexcept
