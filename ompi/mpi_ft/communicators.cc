@@ -134,7 +134,13 @@ int finish(Record &record, Draft draft, ompi_communicator_t **fresh)
     return conclude(draft, verdict, agreed, fresh);
 }
 
-int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_request_t **request)
+Place place_at(ompi_communicator_t **handle) noexcept
+{
+    *handle = MPI_COMM_NULL;
+    return [handle](ompi_communicator_t *comm) { *handle = comm; };
+}
+
+int finish_later(Record &record, Draft draft, Place place, ompi_request_t **request)
 {
     const Purpose its = purpose(record, draft);
     const Lock lock;
@@ -150,13 +156,26 @@ int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh, ompi_
             *verdict = judge(record, value);
             return contexts_for(draft, *verdict);
         },
-        [draft, verdict, fresh, pending](const Agreed &agreed) {
+        [draft, verdict, place = std::move(place), pending](const Agreed &agreed) {
             // The PML must not get a communicator in the middle of taking a message.
-            service().later([draft, verdict, agreed, fresh, pending] {
-                pending->complete(conclude(draft, *verdict, agreed, fresh));
+            service().later([draft, verdict, agreed, place, pending] {
+                ompi_communicator_t *fresh = MPI_COMM_NULL;
+                const int error = conclude(draft, *verdict, agreed, &fresh);
+                place(fresh);
+                pending->complete(error);
             });
         });
     return MPI_SUCCESS;
+}
+
+int dup_later(ompi_communicator_t *comm, Place place, ompi_request_t **request) noexcept
+{
+    return guarded(comm, "MPI_Comm_idup", [&](Record &record) {
+        const Prepared twin = prepare_twin(comm, true);
+        return finish_later(record,
+                            {twin != nullptr, twin, record.inter(), comm->c_topo != nullptr},
+                            std::move(place), request);
+    });
 }
 
 namespace {
@@ -280,13 +299,7 @@ int PMPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
     if (!ours(comm) || newcomm == nullptr || request == nullptr) {
         return FT_STOCK(MPI_Comm_idup)(comm, newcomm, request);
     }
-    return guarded(comm, "MPI_Comm_idup", [&](Record &record) {
-        *newcomm = MPI_COMM_NULL;
-        const Prepared twin = prepare_twin(comm, true);
-        return finish_later(record,
-                            {twin != nullptr, twin, record.inter(), comm->c_topo != nullptr},
-                            newcomm, request);
-    });
+    return dup_later(comm, place_at(newcomm), request);
 }
 
 int PMPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)

@@ -35,9 +35,17 @@ struct Draft {
 
 /// Agrees on the draft and brings it to life. \return an error class, the same everywhere
 int finish(Record &record, Draft draft, ompi_communicator_t **fresh);
+/// Where a call that does not wait puts its communicator when that is there: the place is a C
+/// program's, or a Fortran program's and takes another kind of handle.
+using Place = std::function<void(ompi_communicator_t *)>;
+Place place_at(ompi_communicator_t **handle) noexcept;
+
 /// The same, but does not wait: `request` ends with the error class.
-int finish_later(Record &record, Draft draft, ompi_communicator_t **fresh,
-                 ompi_request_t **request);
+int finish_later(Record &record, Draft draft, Place place, ompi_request_t **request);
+
+/// MPI_Comm_idup, of one that is ours(), and MPIX_Comm_ishrink.
+int dup_later(ompi_communicator_t *comm, Place place, ompi_request_t **request) noexcept;
+int shrink_later(ompi_communicator_t *comm, Place place, ompi_request_t **request) noexcept;
 
 /// What each process says of itself when a communicator is split: the part it goes to, and what
 /// orders it there.

@@ -118,7 +118,11 @@ Offer::Offer(std::uint32_t window) : window_(window)
 
 Offer::~Offer()
 {
-    window_at(window_).offered &= ~mask_;
+    Window &w = window_at(window_);
+    w.offered &= ~mask_;
+    if (window_ != 0 && w.offered == 0 && w.taken == 0) {
+        windows().erase(window_); // nothing was found in it
+    }
 }
 
 std::vector<std::uint32_t> Offer::take(std::uint64_t agreed, std::size_t count)
@@ -192,10 +196,11 @@ Prepared join(ompi_communicator_t *own, ompi_errhandler_t *handler, ompi_group_t
 } // namespace
 
 Prepared prepare_inter(ompi_communicator_t *parent, const std::vector<int> &local_ranks,
-                       const std::vector<int> &remote_ranks) noexcept
+                       const std::vector<int> &remote_ranks, ompi_communicator_t *own) noexcept
 {
-    return join(prepare_ranks(parent->c_local_comm, local_ranks), parent->error_handler,
-                parent->c_remote_group, remote_ranks);
+    own = own == nullptr ? parent->c_local_comm : own;
+    return join(prepare_ranks(own, local_ranks), parent->error_handler, parent->c_remote_group,
+                remote_ranks);
 }
 
 Prepared prepare_pair(ompi_communicator_t *own, const std::vector<int> &world_ranks) noexcept

@@ -66,8 +66,10 @@ Prepared prepare_ranks(ompi_communicator_t *parent, const std::vector<int> &rank
 /// \param group which may hold failed ranks
 Prepared prepare_group(ompi_communicator_t *parent, ompi_group_t *group) noexcept;
 /// An intercommunicator of these ranks of both groups of `parent`.
+/// \param own its second half, if it may have been freed: Open MPI forgets that then
 Prepared prepare_inter(ompi_communicator_t *parent, const std::vector<int> &local_ranks,
-                       const std::vector<int> &remote_ranks) noexcept;
+                       const std::vector<int> &remote_ranks,
+                       ompi_communicator_t *own = nullptr) noexcept;
 /// An intercommunicator of all of an intracommunicator and of these ranks of MPI_COMM_WORLD.
 Prepared prepare_pair(ompi_communicator_t *own, const std::vector<int> &world_ranks) noexcept;
 /// The same ranks and topology; with the attributes, when the copy is the program's.

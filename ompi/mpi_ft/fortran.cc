@@ -1,7 +1,7 @@
 // What the Fortran module mpi_ft (mpi_ft.f90) calls: arguments by reference, handles as integers.
 // Each name stands twice: the module's interfaces for `use mpi` and for `use mpi_f08`, whose
 // handles are an integer in a type, must differ.
-#include "ompi/mpi_ft/call.hpp"
+#include "ompi/mpi_ft/communicators.hpp"
 
 static_assert(sizeof(MPI_Fint) == sizeof(int), "Fortran's integers are passed on as they are");
 
@@ -28,6 +28,17 @@ void give(MPI_Fint *handle, Handle none, MPI_Fint (*to_fortran)(Handle), MPI_Fin
     Handle fresh = none;
     set(ierror, call(&fresh));
     *handle = to_fortran(fresh);
+}
+
+/// Starts a call that writes a communicator's handle when its request completes, which is after
+/// this returned.
+template <class Start>
+void give_later(MPI_Fint *handle, MPI_Fint *request, MPI_Fint *ierror, Start start) noexcept
+{
+    *handle = PMPI_Comm_c2f(MPI_COMM_NULL);
+    give(request, MPI_REQUEST_NULL, PMPI_Request_c2f, ierror, [&](MPI_Request *fresh) {
+        return start([handle](MPI_Comm comm) { *handle = PMPI_Comm_c2f(comm); }, fresh);
+    });
 }
 
 } // namespace
@@ -88,6 +99,13 @@ FT_FORTRAN(shrink, const MPI_Fint *comm, MPI_Fint *newcomm, MPI_Fint *ierror)
          [&](MPI_Comm *fresh) { return MPIX_Comm_shrink(comm_of(comm), fresh); });
 }
 
+FT_FORTRAN(ishrink, const MPI_Fint *comm, MPI_Fint *newcomm, MPI_Fint *request, MPI_Fint *ierror)
+{
+    give_later(newcomm, request, ierror, [&](ft::validate::Place place, MPI_Request *fresh) {
+        return ft::validate::shrink_later(comm_of(comm), std::move(place), fresh);
+    });
+}
+
 FT_FORTRAN(agree, const MPI_Fint *comm, MPI_Fint *flag, MPI_Fint *ierror)
 {
     set(ierror, MPIX_Comm_agree(comm_of(comm), flag));
@@ -121,3 +139,24 @@ FT_FORTRAN(ack_failed, const MPI_Fint *comm, const MPI_Fint *count, MPI_Fint *ac
 {
     set(ierror, MPIX_Comm_ack_failed(comm_of(comm), *count, acknowledged));
 }
+
+// Open MPI's own binding of MPI_Comm_idup has the handle written into a variable of its own, which
+// is gone when this library's function writes it. What a program calls, with `use mpi`, with
+// mpif.h and by way of `use mpi_f08`:
+extern "C" void ompi_comm_idup_f(const MPI_Fint *comm, MPI_Fint *newcomm, MPI_Fint *request,
+                                 MPI_Fint *ierror) noexcept
+{
+    const MPI_Comm parent = comm_of(comm);
+    if (ft::validate::ours(parent)) {
+        give_later(newcomm, request, ierror, [&](ft::validate::Place place, MPI_Request *fresh) {
+            return ft::validate::dup_later(parent, std::move(place), fresh);
+        });
+        return;
+    }
+    MPI_Comm twin = MPI_COMM_NULL; // Open MPI's own writes it before it returns
+    give(request, MPI_REQUEST_NULL, PMPI_Request_c2f, ierror,
+         [&](MPI_Request *fresh) { return FT_STOCK(MPI_Comm_idup)(parent, &twin, fresh); });
+    *newcomm = PMPI_Comm_c2f(twin);
+}
+extern "C" decltype(ompi_comm_idup_f) mpi_comm_idup_ __attribute__((alias("ompi_comm_idup_f")));
+extern "C" decltype(ompi_comm_idup_f) pmpi_comm_idup_ __attribute__((alias("ompi_comm_idup_f")));

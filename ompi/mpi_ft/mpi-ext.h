@@ -18,5 +18,8 @@
 
 /** What ULFM's own header defines, and programs ask for. */
 #define OMPI_HAVE_MPI_EXT_FTMPI 1
+#define OMPI_HAVE_MPIX_COMM_GET_FAILED 1
+#define OMPI_HAVE_MPIX_COMM_ACK_FAILED 1
+#define OMPI_HAVE_MPIX_COMM_ISHRINK 1
 
 #endif

@@ -33,6 +33,7 @@ module mpi_ft
     public :: MPIX_Comm_revoke
     public :: MPIX_Comm_is_revoked
     public :: MPIX_Comm_shrink
+    public :: MPIX_Comm_ishrink
     public :: MPIX_Comm_agree
     public :: MPIX_Comm_iagree
     public :: MPIX_Comm_failure_ack
@@ -159,6 +160,22 @@ module mpi_ft
             import :: MPI_Comm
             type(MPI_Comm), intent(in) :: comm
             type(MPI_Comm), intent(out) :: newcomm
+            integer, optional, intent(out) :: ierror
+        end subroutine
+    end interface
+
+    interface MPIX_Comm_ishrink
+        subroutine mpi_ft_ishrink(comm, newcomm, request, ierror)
+            integer, intent(in) :: comm
+            integer, asynchronous, intent(inout) :: newcomm
+            integer, intent(out) :: request
+            integer, intent(out) :: ierror
+        end subroutine
+        subroutine mpi_ft_ishrink_f08(comm, newcomm, request, ierror)
+            import :: MPI_Comm, MPI_Request
+            type(MPI_Comm), intent(in) :: comm
+            type(MPI_Comm), asynchronous, intent(inout) :: newcomm
+            type(MPI_Request), intent(out) :: request
             integer, optional, intent(out) :: ierror
         end subroutine
     end interface

@@ -125,6 +125,9 @@ int MPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
     MPI_ERR_RANK_FAIL_STOP. */
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
 
+/** The same, non-blocking. `newcomm` is written when the request completes. */
+int MPIX_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
+
 /**
  * Agrees on the bitwise AND of all flags; works on a revoked communicator. Collective over all that
  * live. MPIX_ERR_PROC_FAILED, at all alike: somebody has failed whose failure not all had
@@ -150,6 +153,19 @@ int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed);
 /** Acknowledges the `count` failures that became known first: those that MPIX_Comm_get_failed told
    of when its group had so many. Local. \param acknowledged how many are acknowledged now */
 int MPIX_Comm_ack_failed(MPI_Comm comm, int count, int *acknowledged);
+
+/* The same functions. A tool that listens to a program's calls has the names above, and goes on to
+   these. */
+int PMPIX_Comm_revoke(MPI_Comm comm);
+int PMPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
+int PMPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
+int PMPIX_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
+int PMPIX_Comm_agree(MPI_Comm comm, int *flag);
+int PMPIX_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request);
+int PMPIX_Comm_failure_ack(MPI_Comm comm);
+int PMPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failed);
+int PMPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failed);
+int PMPIX_Comm_ack_failed(MPI_Comm comm, int count, int *acknowledged);
 
 #ifdef __cplusplus
 }

@@ -90,6 +90,23 @@ void shrink(MPI_Comm comm, int members, const char *what)
     }
 }
 
+/// Two under way at once.
+void shrink_later(MPI_Comm comm, int members, const char *what)
+{
+    MPI_Comm left[2] = {comm, comm};
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    for (int i = 0; i < 2; ++i) {
+        is(MPIX_Comm_ishrink(comm, &left[i], &requests[i]), MPI_SUCCESS, what);
+    }
+    for (int i = 0; i < 2; ++i) {
+        if (is(MPI_Wait(&requests[i], MPI_STATUS_IGNORE), MPI_SUCCESS, what)) {
+            MPI_Comm_set_errhandler(left[i], MPI_ERRORS_RETURN);
+            sound(left[i], members, what);
+            is(MPI_Comm_free(&left[i]), MPI_SUCCESS, "free");
+        }
+    }
+}
+
 void validate(MPI_Comm comm, int members, const char *what)
 {
     int failures = 0;
@@ -150,7 +167,8 @@ void revoke_and_shrink(MPI_Comm comm, int members, const char *what)
 }
 
 constexpr std::array recoveries{
-    shrink, validate, validate_later, agree, agree_later, both_later, revoke_and_shrink,
+    shrink, shrink_later, validate,   validate_later,
+    agree,  agree_later,  both_later, revoke_and_shrink,
 };
 
 void recovers()
@@ -322,8 +340,43 @@ void freed_at_once(bool agreed, bool tagged)
     shrink(MPI_COMM_WORLD, size, "behind what is freed");
 }
 
+/// An intercommunicator of those of odd and of even rank.
+MPI_Comm two_sides(MPI_Comm *own)
+{
+    MPI_Comm pair = MPI_COMM_NULL;
+    is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, own), MPI_SUCCESS, "split");
+    is(MPI_Intercomm_create(*own, 0, MPI_COMM_WORLD, 1 - me % 2, 3, &pair), MPI_SUCCESS,
+       "MPI_Intercomm_create");
+    MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
+    return pair;
+}
+
+/// What is shrunk may be freed before it has an heir.
+void freed_and_shrunk(MPI_Comm comm)
+{
+    const auto is_inter = [](MPI_Comm one) {
+        int flag = -1;
+        MPI_Comm_test_inter(one, &flag);
+        return flag;
+    };
+    MPI_Comm left = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int inter = is_inter(comm);
+    is(MPIX_Comm_ishrink(comm, &left, &request), MPI_SUCCESS, "ishrink");
+    is(MPI_Comm_free(&comm), MPI_SUCCESS, "free");
+    if (is(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "its wait")) {
+        that(is_inter(left) == inter, "it is of another kind");
+        is(MPI_Barrier(left), MPI_SUCCESS, "barrier");
+        is(MPI_Comm_free(&left), MPI_SUCCESS, "free of what it gave");
+    }
+}
+
 void frees()
 {
+    freed_and_shrunk(twin());
+    MPI_Comm own = MPI_COMM_NULL;
+    freed_and_shrunk(two_sides(&own));
+    is(MPI_Comm_free(&own), MPI_SUCCESS, "free");
     for (int round = 0; round < 20; ++round) {
         freed_at_once((round & 1) != 0, (round & 2) != 0);
     }
@@ -367,11 +420,7 @@ void across()
 {
     for (int what = 0; what < 3; ++what) {
         MPI_Comm own = MPI_COMM_NULL;
-        MPI_Comm pair = MPI_COMM_NULL;
-        is(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &own), MPI_SUCCESS, "split");
-        is(MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - me % 2, 3, &pair), MPI_SUCCESS,
-           "MPI_Intercomm_create");
-        MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
+        MPI_Comm pair = two_sides(&own);
         if (me == size - 1) {
             wait_for_word(0);
             is(MPIX_Comm_revoke(pair), MPI_SUCCESS, "revoke");

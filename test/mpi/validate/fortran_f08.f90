@@ -13,6 +13,7 @@ program fortran_f08
     type(MPI_Comm) :: twin, fresh, heir
     type(MPI_Group) :: failed
     type(MPI_Request) :: request
+    type(MPI_Comm), asynchronous :: another
     type(MPI_Rank_info) :: info, infos(2)
     integer :: rank, count, flag, code
     integer, asynchronous :: later
@@ -60,6 +61,12 @@ program fortran_f08
     good = good .and. info%state == MPI_RANK_NULL
     call MPI_Barrier(heir, code)
     good = good .and. code == MPI_SUCCESS
+    call MPI_Comm_idup(heir, another, request, code)
+    good = good .and. code == MPI_SUCCESS .and. another == MPI_COMM_NULL
+    call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+    call MPI_Comm_size(another, count)
+    good = good .and. code == MPI_SUCCESS .and. count == 4
+    call MPI_Comm_free(another)
     call MPI_Cart_create(heir, 1, [3], [.true.], .false., fresh, code)
     good = good .and. code == MPI_SUCCESS
     if (fresh /= MPI_COMM_NULL) call MPI_Comm_free(fresh)
@@ -76,6 +83,12 @@ program fortran_f08
     call MPIX_Comm_agree(twin, flag)
     good = good .and. flag == 3
     call MPI_Barrier(twin, code)
+    good = good .and. code == MPI_SUCCESS
+    call MPIX_Comm_ishrink(twin, another, request)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+    call MPI_Comm_size(another, count)
+    good = good .and. code == MPI_SUCCESS .and. count == 3
+    call MPI_Barrier(another, code)
     good = good .and. code == MPI_SUCCESS
     call MPIX_Comm_shrink(twin, fresh)
     call MPI_Comm_size(fresh, count)

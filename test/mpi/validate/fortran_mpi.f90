@@ -13,6 +13,7 @@ program fortran_mpi
     integer :: twin, fresh, heir
     integer :: failed
     integer :: request
+    integer, asynchronous :: another
     type(MPI_Rank_info) :: info, infos(2)
     integer :: rank, count, flag, code, ierror
     integer, asynchronous :: later
@@ -60,6 +61,12 @@ program fortran_mpi
     good = good .and. info%state == MPI_RANK_NULL
     call MPI_Barrier(heir, code)
     good = good .and. code == MPI_SUCCESS
+    call MPI_Comm_idup(heir, another, request, code)
+    good = good .and. code == MPI_SUCCESS .and. another == MPI_COMM_NULL
+    call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+    call MPI_Comm_size(another, count, ierror)
+    good = good .and. code == MPI_SUCCESS .and. count == 4
+    call MPI_Comm_free(another, ierror)
     call MPI_Cart_create(heir, 1, [3], [.true.], .false., fresh, code)
     good = good .and. code == MPI_SUCCESS
     if (fresh /= MPI_COMM_NULL) call MPI_Comm_free(fresh, ierror)
@@ -76,6 +83,12 @@ program fortran_mpi
     call MPIX_Comm_agree(twin, flag, ierror)
     good = good .and. flag == 3
     call MPI_Barrier(twin, code)
+    good = good .and. code == MPI_SUCCESS
+    call MPIX_Comm_ishrink(twin, another, request, ierror)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+    call MPI_Comm_size(another, count, ierror)
+    good = good .and. code == MPI_SUCCESS .and. count == 3
+    call MPI_Barrier(another, code)
     good = good .and. code == MPI_SUCCESS
     call MPIX_Comm_shrink(twin, fresh, ierror)
     call MPI_Comm_size(fresh, count, ierror)

@@ -8,6 +8,17 @@
 #if !defined(OMPI_HAVE_MPI_EXT_FTMPI) || !OMPI_HAVE_MPI_EXT_FTMPI
 #error "no ULFM here"
 #endif
+#if !defined(OMPI_HAVE_MPIX_COMM_GET_FAILED) || !defined(OMPI_HAVE_MPIX_COMM_ACK_FAILED)
+#error "not all of it"
+#endif
+
+/* As a tool does that counts the calls. */
+static int shrinks = 0;
+int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm)
+{
+    ++shrinks;
+    return PMPIX_Comm_shrink(comm, newcomm);
+}
 
 static int work(MPI_Comm comm, int rank)
 {
@@ -45,11 +56,17 @@ int main(int argc, char **argv)
     MPI_Group_size(failed, &count);
     MPI_Group_free(&failed);
     MPIX_Comm_agree(world, &flag);
+#if OMPI_HAVE_MPIX_COMM_ISHRINK
+    MPI_Request request;
+    MPIX_Comm_ishrink(world, &shrunk, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&shrunk);
+#endif
     MPIX_Comm_shrink(world, &shrunk);
     MPI_Comm_set_errhandler(shrunk, MPI_ERRORS_RETURN);
     MPI_Comm_size(shrunk, &size);
     const int good = (cls == MPIX_ERR_PROC_FAILED || cls == MPIX_ERR_REVOKED) && count <= 1 &&
-                     flag == 1 && size == 3 && work(shrunk, -1) == MPI_SUCCESS;
+                     flag == 1 && size == 3 && shrinks == 1 && work(shrunk, -1) == MPI_SUCCESS;
     MPI_Comm_free(&shrunk);
     MPI_Finalize();
     printf("rank %d %s\n", rank, good ? "right" : "WRONG");
