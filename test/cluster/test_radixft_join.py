@@ -558,60 +558,17 @@ def returns_and_ends(it, point, count):
     return said
 
 
-def nobody_waits():
-    """The rank that spawns dies before the new ones are started: these find nobody in MPI_Init, and are ended"""
-    with job(*PATIENT, "--mca", "pml", "dr") as it:
-        with view_held_up(it, b"z"):
-            os.kill(it.pid_of("^/.*joins n3", "n2"), signal.SIGKILL)
-        it.says("MPI_Comm_spawn fails, because rank 2 of those that called it")
-        it.command(b"a")
-        it.hears("joined", "nothing can be spawned any more")
-        it.finishes(RANKS - 1)
-
-
-# dies_at.hpp; at the last two only the root of the call comes by.
-POINTS = {"connect": 2, "connected": 3, "context_id": 4, "activate": 5, "published": 1, "spawn": 6}
-ROOT, STANDS = 8, 16  # joins.cc
-
-
-def caller_dies(role, with_host, point):
-    """One of those who spawn runs on the new ranks' host, and dies at a point of the call."""
-    def test():
-        with job(*RADIXFT, "--mca", "pml", "dr", again="n2") as it:
-            it.command(bytes([0x80 | POINTS[point] | role | (STANDS if with_host else 0)]))
-            it.hears("stands" if with_host else "dies", "it did not get there")
-            if with_host:
-                it.cluster.tool("kill", "n2")
-            ended = []
-            for _ in range(RANKS - 1):
-                ended.append(it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run))
-                check(ended[-1], "a rank does not return from MPI_Comm_spawn")
-            check(not it.cluster.await_none("^/.*joins die", it.end), "a new rank is still there")
-            if with_host:
-                it.cluster.tool("boot", "n2")
-            for letter in (b"a", b"b"):
-                it.command(letter)
-                it.hears("joined", "nothing can be spawned any more")
-            it.finishes(RANKS - 1)
-            comment(", ".join(text for _, text in ended))
-
-    test.__doc__ = (f"A caller of MPI_Comm_spawn, {'' if role else 'not '}its root, dies at '{point}' of it "
-                    f"{'together with its host' if with_host else 'alone'}; the new ranks are on its host")
-    return test
-
-
-CALLERS = [nobody_waits] + [caller_dies(role, with_host, point) for role in (0, ROOT) for with_host in (False, True)
-                            for point in list(POINTS)[:None if role else -2]]
 # The longest ones first: the others fit in beside them.
 TESTS = [host_dies_in_mpi_init("KMNOP"), host_dies_in_mpi_init("QRST"), dies_in_mpi_init("ACDEF"), dies_in_mpi_init("GHIJ"),
          add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes,
          no_slots, slots_for_some, spawned_before_the_last_has_ended,
          dies_before_mpi_init, aborts_in_mpi_init, evicted_comes_back,
-         replaced_on_its_host, first_host_comes_back, newcomer_stands_in, two_come_back, joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
+         replaced_on_its_host, first_host_comes_back, newcomer_stands_in, two_come_back, joins_during_recovery,
+         without_mpirun, without_mpirun_before_it_asks]
 ORPHANS = [without_mpirun_in_spawn(*stop) for stop in STOPS.items()] + [without_mpirun_while_a_host_joins(has_asked)
                                                                       for has_asked in (False, True)]
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        main({"callers": CALLERS, "orphans": ORPHANS}[sys.argv[1]], ftcluster.SIDE_BY_SIDE)
+        main({"orphans": ORPHANS}[sys.argv[1]], ftcluster.SIDE_BY_SIDE)
     main(TESTS, ftcluster.SIDE_BY_SIDE)
