@@ -139,6 +139,11 @@ try {
         if (peer.error != MPI_SUCCESS) {
             return;
         }
+        // First: a message that fails for it never does so before there is news.
+        if (error == MPIX_ERR_UNREACHABLE) {
+            const opal_process_name_t name = peer.name();
+            process::declare_unreachable({name.jobid, name.vpid});
+        }
         // From here on nothing new is begun with it; whoever posts a receive sees this flag.
         __atomic_store_n(&peer.error, error, __ATOMIC_RELEASE);
         __atomic_store_n(&detail::some_failed, true, __ATOMIC_RELEASE);
@@ -151,8 +156,6 @@ try {
     }
     if (error == MPIX_ERR_UNREACHABLE) {
         tell(peer);
-        const opal_process_name_t name = peer.name();
-        process::declare_unreachable({name.jobid, name.vpid});
     }
     fail_receives(peer.name(), error, done);
 } catch (...) {
