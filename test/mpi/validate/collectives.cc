@@ -8,6 +8,12 @@
 //                                      collective FIRST, FIRST + 1, ...; nobody may hang; then
 //                                      validate_all, then the same collective must be right. With
 //                                      "root", the one that dies is its root
+//        collectives trusted FIRST     the lowest rank dies in an MPI_Allgatherv, then the highest,
+//                                      and so on until two are left; with blocks of length FIRST,
+//                                      FIRST + 1, ... of a list. Who is told of success must have
+//                                      all blocks, also among the survivors
+//        collectives interrupted       rank after rank revokes a communicator in whose collective
+//                                      the others are. Who is told of success must have all
 //        collectives large DEAD        blocks whose places are more elements than an int holds
 //        collectives kinds DEAD        each rank says in its own datatype what a block is, on an
 //                                      intercommunicator too
@@ -119,6 +125,93 @@ void entry(int first, bool roots)
         compare(which, form, walk::call(which, mine, 0, form), walk::call(which, theirs, 0, form),
                 dead);
         MPI_Comm_free(&theirs.comm);
+    }
+}
+
+/// One for each range in which coll/tuned has another algorithm for up to 31 ranks.
+constexpr int lengths[] = {1, 40, 200, 1500, 3000, 9000, 70000};
+
+void allgatherv_is_right(int code, const std::vector<int> &into, int length,
+                         const std::set<int> &dead)
+{
+    if (code != MPI_SUCCESS) {
+        return;
+    }
+    for (int rank = 0; rank < size; ++rank) {
+        const int wanted = dead.count(rank) != 0 ? walk::untouched : rank;
+        const auto first = into.begin() + static_cast<std::ptrdiff_t>(rank) * length;
+        that(std::count(first, first + length, wanted) == length,
+             "success, but in blocks of %d that of rank %d begins with %d", length, rank, *first);
+    }
+}
+
+void trusted(std::size_t first)
+{
+    std::set<int> dead;
+    for (std::size_t step = 0; size - static_cast<int>(dead.size()) > 2; ++step) {
+        int victim = step % 2 == 0 ? 0 : size - 1;
+        while (dead.count(victim) != 0) {
+            victim += step % 2 == 0 ? 1 : -1;
+        }
+        const int length = lengths[(first + step) % std::size(lengths)];
+        const bool in_place = step / 2 % 2 != 0;
+        const std::vector<int> counts(static_cast<std::size_t>(size), length);
+        std::vector<int> places;
+        for (int rank = 0; rank < size; ++rank) {
+            places.push_back(rank * length);
+        }
+        const std::vector<int> mine(static_cast<std::size_t>(length), me);
+        const auto gather = [&] {
+            std::vector<int> into(mine.size() * static_cast<std::size_t>(size), walk::untouched);
+            if (in_place) {
+                std::copy(mine.begin(), mine.end(),
+                          into.begin() + places[static_cast<std::size_t>(me)]);
+            }
+            const int code =
+                MPI_Allgatherv(in_place ? MPI_IN_PLACE : mine.data(), length, MPI_INT, into.data(),
+                               counts.data(), places.data(), MPI_INT, MPI_COMM_WORLD);
+            allgatherv_is_right(code, into, length, dead);
+            return code;
+        };
+        is(gather(), MPI_SUCCESS, "allgatherv before");
+        await_all(victim, dead);
+        if (me == victim) {
+            die();
+        }
+        int code = gather();
+        while (code == MPI_SUCCESS) {
+            code = MPI_Barrier(MPI_COMM_WORLD);
+        }
+        is(code, MPI_ERR_RANK_FAIL_STOP, "allgatherv in which a rank has died");
+        dead.insert(victim);
+        validate(dead.size());
+    }
+}
+
+/// One that revokes is missing in the collective, so nobody else can have what depends on it.
+void interrupted()
+{
+    const walk::Group mine = world();
+    for (int which = 0; which < walk::count(); ++which) {
+        for (const walk::Form form : forms) {
+            for (int missing = 0; missing < size; ++missing) {
+                const int root = (missing + which) % size;
+                const walk::Outcome wanted = walk::call(which, mine, root, form);
+                walk::Group twin = mine;
+                is(MPI_Comm_dup(MPI_COMM_WORLD, &twin.comm), MPI_SUCCESS, "dup");
+                MPI_Comm_set_errhandler(twin.comm, MPI_ERRORS_RETURN);
+                await_all(missing, {});
+                if (me == missing) {
+                    is(MPIX_Comm_revoke(twin.comm), MPI_SUCCESS, "MPIX_Comm_revoke");
+                } else if (const walk::Outcome got = walk::call(which, twin, root, form);
+                           got.code == MPI_SUCCESS) {
+                    compare(which, form, got, wanted, {});
+                } else {
+                    is(got.code, MPIX_ERR_REVOKED, walk::name(which));
+                }
+                MPI_Comm_free(&twin.comm);
+            }
+        }
     }
 }
 
@@ -378,6 +471,10 @@ int main(int argc, char **argv)
     const std::string which = argc > 2 ? argv[2] : "none";
     if (what == "killed") {
         killed(which, static_cast<std::size_t>(std::atoi(argv[3])));
+    } else if (what == "trusted") {
+        trusted(static_cast<std::size_t>(std::atoi(which.c_str())));
+    } else if (what == "interrupted") {
+        interrupted();
     } else if (what == "entry") {
         entry(std::atoi(which.c_str()), argc > 3);
     } else {

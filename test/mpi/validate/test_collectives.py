@@ -5,7 +5,7 @@ Refused with the error class of a failed rank at every survivor while the
 failure is not recognised; after MPI_Comm_validate_all equal to what a
 communicator of the survivors gives, block by block, for every blocking and
 non-blocking collective and in place; and no hang when a rank dies at the entry
-of a collective.
+of a collective, nor success without what it is the success of.
 """
 
 import os
@@ -80,13 +80,27 @@ def at_entry():
     walk(6, "entry", "13", {0, 5})
 
 
+def trusted():
+    """Who is told of success by an MPI_Allgatherv in which a rank died has all blocks"""
+    for first in range(7):
+        walk(8, "trusted", str(first), {3, 4})
+    walk(3, "trusted", "0", {1, 2})
+    walk(16, "trusted", "0", {7, 8})
+
+
+def interrupted():
+    """The same of every collective whose communicator is revoked in the middle"""
+    for ranks in (3, 4, 5):
+        walk(ranks, "interrupted", "", set(range(ranks)))
+
+
 def ulfm():
     """The ULFM calls, and dup and split before, between and after a failure"""
     for ranks in (4, 6):
         walk(ranks, "", "", set(range(ranks)) - {2}, program="ulfm")
 
 
-WITH_DEATHS = [ulfm, root, inner, leaf, large, kinds, refused, at_entry]
+WITH_DEATHS = [ulfm, root, inner, leaf, large, kinds, refused, at_entry, trusted, interrupted]
 
 
 def over_tcp():

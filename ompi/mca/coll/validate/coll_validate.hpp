@@ -2,16 +2,20 @@
 /// Collective operations of a communicator that may lose ranks.
 ///
 /// As long as nobody of a communicator has failed, its table of collectives is what Open MPI made
-/// of it: a call costs nothing more. At the first failure in it, or revocation, the functions in
-/// the table are replaced by this module's. A call that meets a failure which is not recognised
-/// ends with MPI_ERR_RANK_FAIL_STOP. When MPI_Comm_validate_all has recognised the failures, calls
-/// run on a communicator of the survivors, with the stock algorithms and their arguments
-/// translated.
+/// of it, but for MPI_Allgatherv: a call costs nothing more. At the first failure in it, or
+/// revocation, the functions in the table are replaced by this module's. A call that meets a
+/// failure which is not recognised ends with MPI_ERR_RANK_FAIL_STOP. When MPI_Comm_validate_all has
+/// recognised the failures, calls run on a communicator of the survivors, with the stock algorithms
+/// and their arguments translated.
 ///
 /// A collective that is under way at the first failure has been called by the stock table. The PML
 /// fails its requests, with the right class, and the algorithm gives that back; where Open MPI's
 /// functions on requests would make something else of it, coll_validate_requests.cc does not let
-/// them.
+/// them. Some stock algorithms lose an error in the middle, but go on to another message of the
+/// communicator, which the PML refuses then. One loses it at the end: an allgatherv by a gather and
+/// a broadcast, which coll/tuned takes for short blocks, does not look at what the broadcast gave
+/// back. So that function is this module's from the beginning: it calls the stock one, and when
+/// that has succeeded looks whether the communicator is as before.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
@@ -35,6 +39,9 @@ struct Module : mca_coll_base_module_t {
     /// What was in the table, once it has been diverted. Only functions are replaced there, one
     /// word each: another thread takes a function and its module from it in two steps.
     mca_coll_base_comm_coll_t below;
+    /// MPI_Allgatherv's function and its module, which this module stands above from the beginning.
+    mca_coll_base_module_allgatherv_fn_t stock_allgatherv;
+    mca_coll_base_module_t *stock_allgatherv_module;
     bool diverted;
     bool settled;   ///< it is known whether this module is
     bool topmost;   ///< nobody of higher priority stands above it and calls it in turn
@@ -84,11 +91,22 @@ struct Module : mca_coll_base_module_t {
     /// failure, it is the class of a failed rank.
     int result(int rc) noexcept { return OPAL_LIKELY(rc == OMPI_SUCCESS) ? rc : failure(rc); }
     int failure(int rc) noexcept;
+    /// What a call returns whose stock algorithm may have thrown an error away. The PML fails a
+    /// message because of news, so who has such an error sees them here. A failure after the last
+    /// message looks the same: a success that is none any more.
+    int doubted(int rc) noexcept
+    {
+        return OPAL_LIKELY(rc != OMPI_SUCCESS || surely_stock()) ? rc : doubtful_success();
+    }
     /// The same for a collective that goes on: its request ends with the class of a failed rank,
     /// and with the error handler of this communicator. `scratch` is released then.
     int watch(int rc, ompi_request_t **request, struct Scratch *scratch = nullptr) noexcept;
 
+    /// Takes MPI_Allgatherv's place in the table over, with its module.
+    void take_allgatherv() noexcept;
+
   private:
+    int doubtful_success() noexcept;
     void stand_above() noexcept;
     bool stands_above() const noexcept;
     void settle() noexcept;

@@ -73,6 +73,8 @@ void construct(opal_object_t *object) noexcept
 {
     Module *module = reinterpret_cast<Module *>(object);
     std::memset(&module->below, 0, sizeof module->below);
+    module->stock_allgatherv = nullptr;
+    module->stock_allgatherv_module = nullptr;
     module->diverted = module->settled = module->topmost = false;
     module->handing_on = 0;
     module->comm = nullptr;
@@ -99,6 +101,9 @@ void destruct(opal_object_t *object) noexcept
     }
     if (module->below.coll_barrier_init_module != nullptr) {
         OBJ_RELEASE(module->below.coll_barrier_init_module);
+    }
+    if (module->stock_allgatherv_module != nullptr) {
+        OBJ_RELEASE(module->stock_allgatherv_module);
     }
 }
 
@@ -132,14 +137,24 @@ char *take_semantics(opal_infosubscriber_t *object, char * /*key*/, char *value)
     return record->semantics == validate::Semantics::strict ? strict : loose;
 }
 
-/// The one place in the table that is this module's from the beginning: by it a communicator leads
-/// to its module. Nobody else's calls are as rare.
+/// A place in the table that is this module's from the beginning: by it a communicator leads to its
+/// module. Nobody else's calls are as rare.
 int barrier_init(ompi_communicator_t *comm, ompi_info_t *info, ompi_request_t **request,
                  mca_coll_base_module_t *base) noexcept
 {
     const Module &module = Module::of(base);
     return module.below.coll_barrier_init(comm, info, request,
                                           module.below.coll_barrier_init_module);
+}
+
+/// The other one: see the top of coll_validate.hpp.
+int allgatherv(const void *from, int send_count, ompi_datatype_t *send_type, void *into,
+               const int *counts, const int *places, ompi_datatype_t *type,
+               ompi_communicator_t *comm, mca_coll_base_module_t *base) noexcept
+{
+    Module &module = Module::of(base);
+    return module.doubted(module.stock_allgatherv(from, send_count, send_type, into, counts, places,
+                                                  type, comm, module.stock_allgatherv_module));
 }
 
 /// Whether the collectives of this module are made of the PML's messages, waited for by Open MPI's
@@ -214,6 +229,9 @@ try {
                           gives_errors_back(table.coll_##name##_module, known));
     FT_FOR_EACH_COLLECTIVE(FT_LOOK_AT)
 #undef FT_LOOK_AT
+    if (!OMPI_COMM_IS_INTER(comm)) {
+        module.take_allgatherv(); // that of two groups gives back what its broadcast gave
+    }
     if (!trusted || module.record->mode() != Mode::stock) {
         module.divert();
         module.settled = false; // components of higher priority have their turn now
@@ -375,6 +393,16 @@ void Module::divert() noexcept
     }
 }
 
+void Module::take_allgatherv() noexcept
+{
+    mca_coll_base_comm_coll_t &table = *comm->c_coll;
+    stock_allgatherv = table.coll_allgatherv;
+    stock_allgatherv_module = table.coll_allgatherv_module; // and the table's hold on it
+    table.coll_allgatherv = allgatherv;
+    table.coll_allgatherv_module = this;
+    OBJ_RETAIN(table.coll_allgatherv_module);
+}
+
 void Module::settle() noexcept
 {
     if (!settled) {
@@ -482,6 +510,11 @@ void Scratch::hand_over() const noexcept
 int Module::failure(int rc) noexcept
 {
     return class_of(look(), rc);
+}
+
+int Module::doubtful_success() noexcept
+{
+    return stock() ? OMPI_SUCCESS : failure(MPI_ERR_RANK_FAIL_STOP);
 }
 
 int Module::watch(int rc, ompi_request_t **request, Scratch *scratch) noexcept
