@@ -67,6 +67,8 @@ class Among {
     /// MPI_PROC_NULL.
     bool has_root(int root) const { return root < 0 || has(root); }
     int root(int root) const { return root < 0 ? root : (*ranks_)[static_cast<std::size_t>(root)]; }
+    /// Whether another group takes part, which is not told who the root is when that has failed.
+    bool told_alone() const { return module_.record->inter(); }
     /// Whether this process is the root.
     bool here(int root) const
     {
@@ -178,6 +180,30 @@ class Among {
                     into);
         return into;
     }
+    /// The same of blocks to send. Those may overlap, and elsewhere than at their places one would
+    /// write over another: such are sent as the bytes they are made of.
+    Block packed_to_send(std::unique_ptr<char[]> &bytes, const void *from, int count,
+                         Type type) const
+    {
+        ptrdiff_t lower = 0;
+        ptrdiff_t extent = 0;
+        ptrdiff_t span = 0;
+        ompi_datatype_get_true_extent(type, &lower, &span);
+        ompi_datatype_get_extent(type, &lower, &extent);
+        if (OPAL_LIKELY(span <= extent)) {
+            return {packed(bytes, from, count, type), count, type};
+        }
+        const int block = static_cast<int>(size_of(type)) * count;
+        bytes = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(block) *
+                                                       static_cast<std::size_t>(size()));
+        char *to = bytes.get();
+        for (const RankRun &run : module_.record->survivor_runs()) {
+            ompi_datatype_sndrcv(static_cast<const char *>(from) + run.first * extent * count,
+                                 run.count * count, type, to, run.count * block, MPI_PACKED);
+            to += run.count * block;
+        }
+        return {bytes.get(), block, MPI_PACKED};
+    }
     /// What this process brings: `from`, or with MPI_IN_PLACE its block of `into`.
     Block own_block(const void *from, int send_count, Type send_type, const void *into, int count,
                     Type type) const
@@ -198,11 +224,9 @@ class Among {
         scratch().into = static_cast<char *>(into);
         scratch().count = count;
         scratch().type = type;
-        scratch().blocks = &module_.record->survivor_runs();
-        if (goes_on_) { // until it ends, there may be others
-            scratch().kept_blocks = module_.record->survivor_runs();
-            scratch().blocks = &scratch().kept_blocks;
-        }
+        // Until it ends, a validation that is under way may make others of them.
+        scratch().kept_blocks = module_.record->survivor_runs();
+        scratch().blocks = &scratch().kept_blocks;
     }
 
     /// For a reduction over the other group of an intercommunicator that is scattered over the own

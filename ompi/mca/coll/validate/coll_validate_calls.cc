@@ -2,6 +2,8 @@
 #include "ompi/mca/coll/validate/coll_validate.hpp"
 #include "ompi/mca/coll/validate/coll_validate_among.hpp"
 
+#include <algorithm>
+
 #include "ompi/mpi_ft/mpi_ft.h"
 
 namespace ft::coll {
@@ -50,8 +52,18 @@ template <class Call>
 int survive_rooted(Module &module, int root, Request request, Call call) noexcept
 {
     return survive(module, request, [&](Among &among) {
-        return among.has_root(root) ? call(among, among.root(root))
-                                    : among.refuse(MPI_ERR_RANK_FAIL_STOP, request);
+        if (OPAL_LIKELY(among.has_root(root))) {
+            return call(among, among.root(root));
+        }
+        if (request != nullptr && among.told_alone()) {
+            // The root's group does not know who it is, and hands on. Non-blocking collectives
+            // are counted, on both sides alike: like the others there this process has no part.
+            if (const int rc = call(among, MPI_PROC_NULL); rc != OMPI_SUCCESS) {
+                return rc;
+            }
+            ompi_request_free(request);
+        }
+        return among.refuse(MPI_ERR_RANK_FAIL_STOP, request);
     });
 }
 
@@ -158,9 +170,10 @@ int late_scatter(Module &m, Request request, const void *from, int send_count, T
     return survive_rooted(m, root, request, [&](Among &among, int to) {
         const bool here = among.here(root);
         if (among.small(here ? send_count : count, here ? send_type : type)) {
-            const void *blocks =
-                here ? among.packed(among.scratch().bytes, from, send_count, send_type) : from;
-            return FT_CALL(scatter, blocks, send_count, send_type, into, count, type, to);
+            const Block blocks =
+                here ? among.packed_to_send(among.scratch().bytes, from, send_count, send_type)
+                     : Block{from, send_count, send_type};
+            return FT_CALL(scatter, blocks.bytes, blocks.count, blocks.type, into, count, type, to);
         }
         if (!here) {
             const Block own = among.lone_block(root, count, type);
@@ -208,10 +221,14 @@ int late_alltoall(Module &m, Request request, const void *from, int send_count, 
             Scratch &s = among.scratch();
             char *heard = in_place ? among.packed(s.bytes, into, count, type)
                                    : among.room(s.bytes, count, type);
-            const void *told =
-                in_place ? from : among.packed(s.more_bytes, from, send_count, send_type);
+            Block told = {from, send_count, send_type};
+            if (!in_place && send_type == type) { // no more do they overlap than what is received
+                told.bytes = among.packed(s.more_bytes, from, send_count, send_type);
+            } else if (!in_place) {
+                told = among.packed_to_send(s.more_bytes, from, send_count, send_type);
+            }
             among.unpack_later(heard, into, count, type);
-            return FT_CALL(alltoall, told, send_count, send_type, heard, count, type);
+            return FT_CALL(alltoall, told.bytes, told.count, told.type, heard, count, type);
         }
         const Blocks heard = among.spread(1, count, type);
         const Blocks told = in_place ? Blocks{nullptr, nullptr, heard.type}
@@ -249,6 +266,14 @@ int late_alltoallw(Module &m, Request request, const void *from, const int *send
         const int *rc = among.pick(s.counts[1], counts);
         const int *rp = among.pick(s.places[1], places);
         Types rt = among.pick(s.types[1], types);
+        if (request == nullptr && !m.record->inter() && ompi_comm_size(among.comm) == 1) {
+            // coll/self takes the places for elements; they are bytes.
+            if (in_place) {
+                return MPI_SUCCESS;
+            }
+            return ompi_datatype_sndrcv(static_cast<const char *>(from) + sp[0], sc[0], st[0],
+                                        static_cast<char *>(into) + rp[0], rc[0], rt[0]);
+        }
         return FT_CALL(alltoallw, from, sc, sp, st, into, rc, rp, rt);
     });
 }
@@ -264,6 +289,13 @@ int late_reduce_scatter(Module &m, Request request, const void *from, void *into
         }
         const void *packed = among.pack(from == MPI_IN_PLACE ? into : from, counts, type);
         const int *c = among.pick(s.counts[0], counts);
+        const std::vector<int> &left = s.counts[0];
+        const auto some = [](int elements) { return elements != 0; };
+        if (request == nullptr && std::none_of(left.begin(), left.end(), some)) {
+            // The stock algorithms divide by the sum. MPI_Reduce_scatter does not give them one of
+            // 0, but the sum that it has seen had the failed ranks' counts in it.
+            return MPI_SUCCESS;
+        }
         return FT_CALL(reduce_scatter, packed, into, c, type, op);
     });
 }
