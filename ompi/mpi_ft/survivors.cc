@@ -143,6 +143,7 @@ ompi_communicator_t *Record::neighbours()
         if (neighbours_ != nullptr) {
             if (Record *its = service().find(neighbours_); its != nullptr) {
                 its->stands_in_ = true;
+                process::let_stand_in(neighbours_->c_contextid);
                 its->adopt(recognised_, {});
             }
         }

@@ -16,6 +16,7 @@ struct Book {
     std::mutex mutex;
     std::map<std::pair<std::uint32_t, std::uint32_t>, Standing> ranks;
     std::set<std::uint32_t> revoked;
+    std::set<std::uint32_t> standing_in;
     std::vector<Unreachable> unreachable;
     /// Followed by these, so that the usual answers cost no lock.
     std::atomic<std::size_t> rank_count{0};
@@ -93,6 +94,22 @@ bool is_revoked(std::uint32_t context) noexcept
     return b.revoked.contains(context);
 }
 
+void let_stand_in(std::uint32_t context) noexcept
+{
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    if (b.standing_in.insert(context).second) {
+        detail::add_news();
+    }
+}
+
+bool stands_in(std::uint32_t context) noexcept
+{
+    Book &b = book();
+    const std::lock_guard lock(b.mutex);
+    return b.standing_in.contains(context);
+}
+
 void forget_context(std::uint32_t context) noexcept
 {
     Book &b = book();
@@ -101,6 +118,7 @@ void forget_context(std::uint32_t context) noexcept
                   b.ranks.upper_bound({context, ~std::uint32_t{0}}));
     b.rank_count.store(b.ranks.size(), std::memory_order_release);
     b.revoked.erase(context);
+    b.standing_in.erase(context);
     b.revoked_count.store(b.revoked.size(), std::memory_order_release);
 }
 

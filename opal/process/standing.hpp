@@ -34,6 +34,12 @@ std::vector<std::uint32_t> recognised(std::uint32_t context);
 void revoke(std::uint32_t context) noexcept;
 bool is_revoked(std::uint32_t context) noexcept;
 
+/// A communicator with recognised ranks is one for collectives that reach these (those of
+/// neighbours): they are like MPI_PROC_NULL to Open MPI's own messages there. On every other one
+/// with recognised ranks these messages are errors.
+void let_stand_in(std::uint32_t context) noexcept;
+bool stands_in(std::uint32_t context) noexcept;
+
 /// The communicator is gone; its number may be given out again.
 void forget_context(std::uint32_t context) noexcept;
 

@@ -34,7 +34,13 @@ void the_recognised_ranks_are_told_with_news(void **)
     assert_int_equal(news(), before);
     assert_true(recognises(7, {0, 3, 0xffffffff}));
     assert_int_equal(standing(7, 3), Standing::recognised);
+    before = news();
+    let_stand_in(7);
+    assert_true(news() > before);
+    assert_true(stands_in(7));
+    assert_false(stands_in(6));
     forget_context(7);
+    assert_false(stands_in(7));
     assert_true(recognises(7, {}));
     assert_true(recognises(8, {1}));
 }

@@ -63,6 +63,7 @@ struct Trouble {
     bool revoked = false;
     bool unrecognised = false;   ///< it holds a failed rank that it has not recognised
     bool unacknowledged = false; ///< and one that nobody has acknowledged
+    bool left_behind = false;    ///< it has recognised some: its collectives run elsewhere
     /// By rank, as far as there are any: recognised. Each send asks, so there is no lock to it.
     std::vector<bool> recognised;
     bool recognises(int rank) const noexcept
@@ -71,7 +72,8 @@ struct Trouble {
         return at < recognised.size() && recognised[at];
     }
     /// A message of the program's, from a rank that is like MPI_PROC_NULL by now: it is nothing to
-    /// the communicator. What goes on with Open MPI's own tags is ended by `unrecognised`.
+    /// the communicator. What goes on with Open MPI's own tags is ended by `unrecognised` and
+    /// `left_behind`.
     bool ignores(int source, int tag) const noexcept { return tag >= 0 && recognises(source); }
 };
 

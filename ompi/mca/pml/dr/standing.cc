@@ -129,6 +129,11 @@ void look_at(CommState &comm, std::uint64_t news)
         trouble.recognised.resize(rank + 1U);
         trouble.recognised[rank] = true;
     }
+    const auto left_behind = [](std::uint32_t its) {
+        return !process::recognised(its).empty() && !process::stands_in(its);
+    };
+    trouble.left_behind =
+        left_behind(context) || (owner != nullptr && left_behind(owner->c_contextid));
 }
 
 const Trouble &trouble_of(CommState &comm) noexcept
@@ -157,6 +162,16 @@ bool ends_wildcards(CommState &comm) noexcept
            comm.communicator()->error_handler == &ompi_mpi_errors_are_fatal.eh;
 }
 
+/// What Open MPI does with tags of its own beside collectives, and where ranks are recognised:
+/// leaders between whom MPI_Intercomm_create is its own agree over the bridge, and in MPI_Finalize
+/// the processes of jobs that were joined wait for each other, the dead being nobody. (One in a
+/// thousand million non-blocking collectives has the first tag, too.)
+bool beside_collectives(const Trouble &trouble, int peer, int tag) noexcept
+{
+    return (tag == OMPI_COMM_ALLREDUCE_TAG && !trouble.recognises(peer)) ||
+           (tag == OMPI_COMM_BARRIER_TAG && ompi_mpi_state >= OMPI_MPI_STATE_FINALIZE_STARTED);
+}
+
 } // namespace
 
 int refusal(CommState &comm, int peer, int tag) noexcept
@@ -168,8 +183,13 @@ int refusal(CommState &comm, int peer, int tag) noexcept
     if (trouble.revoked) {
         return MPIX_ERR_REVOKED;
     }
-    // With a tag of Open MPI's own, a recognised rank is met by collectives among neighbours.
     if (!users_tag(tag) && trouble.unrecognised) {
+        return MPI_ERR_RANK_FAIL_STOP;
+    }
+    // Collectives that reach this communicator all the same (persistent ones; one that was under
+    // way when others were recognised) end for whoever they concern: a rank that does not name the
+    // dead waits for one that does and has given up.
+    if (!users_tag(tag) && trouble.left_behind && !beside_collectives(trouble, peer, tag)) {
         return MPI_ERR_RANK_FAIL_STOP;
     }
     if (peer == OMPI_ANY_SOURCE && !users_tag(tag)) {

@@ -4,9 +4,11 @@
 /// A collective operation waits for ranks that live and have given up because of one that does not.
 /// So while a communicator holds a failed rank that it has not recognised
 /// (opal/process/standing.hpp), everything with one of Open MPI's own tags ends with an error
-/// there, whoever it concerns. A revoked communicator does that to everything. A recognised rank is
-/// like MPI_PROC_NULL: what it has sent and nobody has received is dropped, whenever it comes. One
-/// that is only acknowledged goes on being received from.
+/// there, whoever it concerns. That stays so when it has recognised all of them: its collectives
+/// run on other communicators then. On the one among these that holds the dead (of neighbours) they
+/// are like MPI_PROC_NULL to such tags. A revoked communicator does that to everything. A
+/// recognised rank is like MPI_PROC_NULL to the program: what it has sent and nobody has received
+/// is dropped, whenever it comes. One that is only acknowledged goes on being received from.
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
