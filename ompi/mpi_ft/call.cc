@@ -288,8 +288,8 @@ class Attempts {
     /// tried.
     std::uint32_t step() const
     {
-        if (attempt.number == 0) {
-            return 0;
+        if (attempt.number <= 1) { // the first may have been just full
+            return attempt.number;
         }
         if (attempt.number > scattered()) {
             return attempt.number - scattered();

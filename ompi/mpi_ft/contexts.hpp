@@ -50,7 +50,7 @@ class Offer {
 
     std::uint64_t mask() const { return mask_; }
     /// Takes the first `count` ids of what all have offered. Fewer, when there are no more: then
-    /// the next window must be tried, which everybody finds out alike.
+    /// another window must be tried, which everybody finds out alike.
     std::vector<std::uint32_t> take(std::uint64_t agreed, std::size_t count);
 
   private:

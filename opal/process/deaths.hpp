@@ -68,12 +68,6 @@ inline std::uint64_t news() noexcept
     return detail::news.load(std::memory_order_acquire);
 }
 
-/// For who sleeps in wait_for_news until something else has happened as well.
-inline void wake_waiting() noexcept
-{
-    detail::add_news();
-}
-
 /// Sleeps until news() is another than `seen`. For a thread that is not inside Open MPI: the news
 /// comes by another one.
 inline void wait_for_news(std::uint64_t seen) noexcept

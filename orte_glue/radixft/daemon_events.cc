@@ -166,7 +166,7 @@ bool has_ended_well(Rank who)
 {
     orte_process_name_t name{.jobid = who.jobid, .vpid = who.vpid};
     const orte_proc_t *const rank = ORTE_PROC_IS_HNP ? orte_get_proc_object(&name) : nullptr;
-    return rank != nullptr && rank->state == ORTE_PROC_STATE_TERMINATED && rank->exit_code == 0;
+    return rank != nullptr && rank->state == ORTE_PROC_STATE_TERMINATED;
 }
 
 } // namespace

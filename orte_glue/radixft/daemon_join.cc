@@ -32,6 +32,11 @@ void Callbacks::vm_ready(int, short, void *data) noexcept
     }
     if (!self.begun() || caddy->jdata->jobid == ORTE_PROC_MY_NAME->jobid ||
         is_first(caddy->jdata->jobid)) {
+        if (!self.begun() && caddy->jdata->jobid != ORTE_PROC_MY_NAME->jobid) {
+            // A singleton's own job has never come by here. Its daemons may be ready already.
+            self.mapped_ = true;
+            self.begin_if_ready();
+        }
         self.vm_ready_(0, 0, caddy);
         return;
     }
@@ -193,6 +198,9 @@ void Callbacks::launch_daemons(int fd, short flags, void *data) noexcept
     if (id != no_node) {
         // The next daemon's number is that of daemons: so it gets its old one.
         daemons->num_procs = id;
+    }
+    if (!self.begun()) {
+        self.launch_since_ = monotonic_now(); // a job of one host may spawn on others hours later
     }
     {
         const WithEnvironment key(self.launch_key_);

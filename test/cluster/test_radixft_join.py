@@ -19,6 +19,7 @@ from test_radixft import DEFAULT, RADIXFT, processes  # noqa: E402
 
 DEADLINE = 90
 RANKS = 3
+ONE_HOST_WAIT = 5  # seconds
 SPAWN_FAILED = "50"  # MPI_ERR_SPAWN
 EVERYTHING = r"orted|joins|mpirun -|mpirun\b.*errmgr"  # of a job
 
@@ -26,11 +27,12 @@ EVERYTHING = r"orted|joins|mpirun -|mpirun\b.*errmgr"  # of a job
 class Job:
     """mpirun of the program that spawns, on all hosts but the last."""
 
-    def __init__(self, cluster, *mca, again="n2,n3", slots=4):
+    def __init__(self, cluster, *mca, again="n2,n3", slots=4, ranks=RANKS):
         mca = mca or RADIXFT
         self.cluster = cluster
+        self.ranks = ranks
         with open(os.path.join(cluster.state, "hostfile"), "w", encoding="utf-8") as hosts:
-            hosts.writelines(f"n{h} slots={slots}\n" for h in range(RANKS))
+            hosts.writelines(f"n{h} slots={slots}\n" for h in range(ranks))
         self.marks = cluster.marks()
         folder = os.path.dirname(self.marks.path)
         go = os.path.join(folder, "go")
@@ -41,7 +43,7 @@ class Job:
         program = os.path.join(ftcluster.build_dir(), "test", "mpi", "survivors", "joins")
         self.run = cluster.mpirun(
             *mca, "--mca", "errmgr_radixft_log_dir", self.logs, "--mca", "errmgr_base_verbose", "1",
-            "--mca", "errmgr_radixft_output_dir", folder, "--map-by", "node", "-np", str(RANKS), program,
+            "--mca", "errmgr_radixft_output_dir", folder, "--map-by", "node", "-np", str(ranks), program,
             "n3", self.marks.path, go, again, deadline=DEADLINE, env=ftcluster.component_env())
         self.end = time.monotonic() + DEADLINE
 
@@ -57,7 +59,7 @@ class Job:
 
     def ready(self):
         """All ranks have begun."""
-        for _ in range(RANKS):
+        for _ in range(self.ranks):
             self.hears("ready", "a rank did not begin")
 
     def says(self, text):
@@ -89,16 +91,16 @@ def select_on(run):
 
 
 @contextlib.contextmanager
-def job(*mca, again="n2,n3", slots=4):
+def job(*mca, **how):
     """A job whose ranks have begun, on a cluster of its own."""
-    with ftcluster.Cluster() as cluster, job_on(cluster, *mca, again=again, slots=slots) as it:
+    with ftcluster.Cluster() as cluster, job_on(cluster, *mca, **how) as it:
         yield it
 
 
 @contextlib.contextmanager
-def job_on(cluster, *mca, again="n2,n3", slots=4):
+def job_on(cluster, *mca, **how):
     """The same on this cluster."""
-    it = Job(cluster, *mca, again=again, slots=slots)
+    it = Job(cluster, *mca, **how)
     try:
         it.ready()
         yield it
@@ -376,6 +378,17 @@ def first_host_comes_back():
         check(re.search(r"^  rank 2 on n2", it.run.err, re.M), "mpirun's last words do not tell of rank 2")
 
 
+def from_one_host():
+    """A job of one host spawns on another one when it has run for longer than a launch may take"""
+    with job(*RADIXFT, "--mca", "errmgr_radixft_launch_wait", str(ONE_HOST_WAIT * 1000), ranks=1) as it:
+        with select_on(it.run) as ended:
+            while time.monotonic() < it.end - DEADLINE + ONE_HOST_WAIT + 1:
+                check(not ended(), "the job of one host has ended")
+        it.command(b"a")
+        it.hears("joined", "the host did not join")
+        it.finishes(1)
+
+
 def newcomer_stands_in():
     """mpirun dies when the lowest daemon that is left is one that joined later: the ranks get through MPI_Finalize"""
     with job(*RADIXFT, "--mca", "pml", "dr", again="n1") as it:
@@ -386,7 +399,7 @@ def newcomer_stands_in():
         it.command(b"b")
         it.hears("joined", "the host did not come back")
         os.kill(it.pid_of("^mpirun", "n0"), signal.SIGKILL)
-        left = it.cluster.await_none(EVERYTHING, time.monotonic() + SECONDS)
+        left = it.cluster.await_none(EVERYTHING, it.end)
         check(not left, f"processes are left: {left}")
 
 
@@ -563,7 +576,7 @@ TESTS = [host_dies_in_mpi_init("KMNOP"), host_dies_in_mpi_init("QRST"), dies_in_
          add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes,
          no_slots, slots_for_some, spawned_before_the_last_has_ended,
          dies_before_mpi_init, aborts_in_mpi_init, evicted_comes_back,
-         replaced_on_its_host, first_host_comes_back, newcomer_stands_in, two_come_back, joins_during_recovery,
+         replaced_on_its_host, first_host_comes_back, newcomer_stands_in, from_one_host, two_come_back, joins_during_recovery,
          without_mpirun, without_mpirun_before_it_asks]
 ORPHANS = [without_mpirun_in_spawn(*stop) for stop in STOPS.items()] + [without_mpirun_while_a_host_joins(has_asked)
                                                                       for has_asked in (False, True)]

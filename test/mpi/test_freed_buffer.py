@@ -145,7 +145,7 @@ def given_up_in_the_middle(**parameters):
     """a send that has ended for a peer's silence is read no more from a buffer that is written anew"""
     policy = InTheMiddle()
     with ftrelay.Relay(policy, buffer=BUFFER) as relay, \
-            Job(relay, [RELAYED, "given_up", "FOLDER"], pml_dr_checksum="header", pml_dr_give_up_ms=1000,
+            Job(relay, [RELAYED, "given_up", "FOLDER"], pml_dr_checksum="header", pml_dr_give_up_ms=4000,
                 pml_dr_rto_max_ms=500, **dict(LARGE, **parameters)) as job:
         policy.job = job
         job.until(lambda: job.exists("freed"), "the end of MPI_Send")

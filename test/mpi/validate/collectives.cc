@@ -12,8 +12,9 @@
 //                                      and so on until two are left; with blocks of length FIRST,
 //                                      FIRST + 1, ... of a list. Who is told of success must have
 //                                      all blocks, also among the survivors
-//        collectives interrupted       rank after rank revokes a communicator in whose collective
-//                                      the others are. Who is told of success must have all
+//        collectives interrupted DEAD  they die and are recognised. Then rank after rank revokes a
+//                                      communicator in whose collective the others are. Who is
+//                                      told of success must have all
 //        collectives large DEAD        blocks whose places are more elements than an int holds
 //        collectives kinds DEAD        each rank says in its own datatype what a block is, on an
 //                                      intercommunicator too
@@ -189,23 +190,35 @@ void trusted(std::size_t first)
 }
 
 /// One that revokes is missing in the collective, so nobody else can have what depends on it.
-void interrupted()
+void interrupted(const std::set<int> &doomed)
 {
+    if (doomed.count(me) != 0) {
+        die();
+    }
+    hear_of(MPI_COMM_WORLD, doomed);
+    if (!doomed.empty()) {
+        validate(doomed.size());
+    }
     const walk::Group mine = world();
+    walk::Group left = survivors(doomed);
     for (int which = 0; which < walk::count(); ++which) {
         for (const walk::Form form : forms) {
-            for (int missing = 0; missing < size; ++missing) {
-                const int root = (missing + which) % size;
-                const walk::Outcome wanted = walk::call(which, mine, root, form);
+            for (int place = 0; place < left.size(); ++place) {
+                const int missing = left.world[static_cast<std::size_t>(place)];
+                const int root =
+                    left.world[static_cast<std::size_t>((place + which) % left.size())];
+                const walk::Outcome wanted = walk::call(which, left, root, form);
                 walk::Group twin = mine;
+                int failures = 0;
                 is(MPI_Comm_dup(MPI_COMM_WORLD, &twin.comm), MPI_SUCCESS, "dup");
                 MPI_Comm_set_errhandler(twin.comm, MPI_ERRORS_RETURN);
-                await_all(missing, {});
+                is(MPI_Comm_validate_all(twin.comm, &failures), MPI_SUCCESS, "of the twin");
+                await_all(missing, doomed);
                 if (me == missing) {
                     is(MPIX_Comm_revoke(twin.comm), MPI_SUCCESS, "MPIX_Comm_revoke");
                 } else if (const walk::Outcome got = walk::call(which, twin, root, form);
                            got.code == MPI_SUCCESS) {
-                    compare(which, form, got, wanted, {});
+                    compare(which, form, got, wanted, doomed);
                 } else {
                     is(got.code, MPIX_ERR_REVOKED, walk::name(which));
                 }
@@ -213,6 +226,7 @@ void interrupted()
             }
         }
     }
+    MPI_Comm_free(&left.comm);
 }
 
 /// Until so many have been killed all work together; each time somebody is, they agree.
@@ -474,7 +488,9 @@ int main(int argc, char **argv)
     } else if (what == "trusted") {
         trusted(static_cast<std::size_t>(std::atoi(which.c_str())));
     } else if (what == "interrupted") {
-        interrupted();
+        is(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "barrier");
+        all_through(ranks_of(which));
+        interrupted(ranks_of(which));
     } else if (what == "entry") {
         entry(std::atoi(which.c_str()), argc > 3);
     } else {

@@ -89,9 +89,10 @@ def trusted():
 
 
 def interrupted():
-    """The same of every collective whose communicator is revoked in the middle"""
+    """The same of every collective whose communicator is revoked in the middle, also among survivors"""
     for ranks in (3, 4, 5):
         walk(ranks, "interrupted", "", set(range(ranks)))
+    walk(5, "interrupted", "1", {0, 2, 3, 4})
 
 
 def ulfm():

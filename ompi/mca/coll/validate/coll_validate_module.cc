@@ -514,7 +514,9 @@ int Module::failure(int rc) noexcept
 
 int Module::doubtful_success() noexcept
 {
-    return stock() ? OMPI_SUCCESS : failure(MPI_ERR_RANK_FAIL_STOP);
+    // Of a communicator made for survivors only the board knows that it is revoked.
+    return stock() && !process::is_revoked(comm->c_contextid) ? OMPI_SUCCESS
+                                                              : failure(MPI_ERR_RANK_FAIL_STOP);
 }
 
 int Module::watch(int rc, ompi_request_t **request, Scratch *scratch) noexcept

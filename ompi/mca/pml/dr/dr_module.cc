@@ -140,7 +140,8 @@ void hush_bml() noexcept
 /// Who died in MPI_Init may be gone before it has told its PML, and the news of its death may be
 /// still under way here. For how long somebody of whom neither is heard is asked again.
 constexpr auto pml_wait = base::Duration::from_ms(10000);
-constexpr useconds_t pml_pause_us = 1000; // each question costs the daemon some work
+constexpr useconds_t first_pml_pause_us = 1000; // each question costs the daemon some work
+constexpr useconds_t longest_pml_pause_us = 50'000;
 
 /// Whether the processes use this PML, too. Those who are dead need not say so.
 int check_pmls(ompi_proc_t **procs, std::size_t count)
@@ -155,9 +156,11 @@ int check_pmls(ompi_proc_t **procs, std::size_t count)
             teller.vpid = 0;
         }
         int rc = mca_pml_base_pml_check_selected("dr", procs + i, 1);
+        useconds_t pause_us = first_pml_pause_us;
         while (rc == OMPI_ERR_NOT_FOUND && death_error(teller) == MPI_SUCCESS && now() < end) {
             opal_progress(); // which takes note of deaths
-            usleep(pml_pause_us);
+            usleep(pause_us);
+            pause_us = std::min(2 * pause_us, longest_pml_pause_us);
             rc = mca_pml_base_pml_check_selected("dr", procs + i, 1);
         }
         if (rc == OMPI_ERR_NOT_FOUND && death_error(teller) != MPI_SUCCESS) {

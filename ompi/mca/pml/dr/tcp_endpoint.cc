@@ -123,7 +123,7 @@ void TcpEndpoint::call_off_unanswered() noexcept
 void TcpEndpoint::end_connection() noexcept
 {
     const int socket = load(sd_);
-    if (socket >= 0) {
+    if (socket >= 0 && (connected() || connecting())) {
         (void)::shutdown(socket, SHUT_RDWR);
     }
 }

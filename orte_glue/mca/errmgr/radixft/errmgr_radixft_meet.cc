@@ -15,9 +15,11 @@
 #include "opal/process/deaths.hpp"
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -32,8 +34,14 @@ constexpr int lost_connection = -61;
 
 opal_pmix_base_module_fence_fn_t fence_all = nullptr;
 
+/// How often who waits looks for deaths: it may be in nobody's progress that it waits, and the
+/// daemon may tell of deaths by the board alone (errmgr_radixft_tell).
+constexpr std::chrono::milliseconds look_every{2};
+
 struct Meeting {
-    std::atomic<bool> over{false};
+    std::mutex mutex;
+    std::condition_variable ended;
+    bool over = false;
     int status = OPAL_ERROR; ///< valid when it is over
 };
 
@@ -43,9 +51,10 @@ void on_met(int status, void *data) noexcept
     const std::unique_ptr<std::shared_ptr<Meeting>> held(
         static_cast<std::shared_ptr<Meeting> *>(data));
     Meeting &meeting = **held;
+    const std::lock_guard lock(meeting.mutex);
     meeting.status = status;
-    meeting.over.store(true, std::memory_order_release);
-    process::wake_waiting();
+    meeting.over = true;
+    meeting.ended.notify_all();
 }
 
 std::vector<process::Name> members_of(opal_list_t &named)
@@ -90,25 +99,26 @@ try {
     }
     const std::vector<process::Name> members = members_of(*named);
     const auto meeting = std::make_shared<Meeting>();
-    bool begun = false;
-    for (;;) {
-        const std::uint64_t seen = process::news();
-        if (meeting->over.load(std::memory_order_acquire)) {
-            const bool lost =
-                meeting->status == partial_success || meeting->status == lost_connection;
-            return lost ? OPAL_SUCCESS : meeting->status;
+    const auto somebody_died = [&members] {
+        if (death_board.news()) {
+            take_from_board();
         }
-        if (std::ranges::any_of(members, process::is_dead)) {
+        return std::ranges::any_of(members, process::is_dead);
+    };
+    if (somebody_died()) {
+        return OPAL_SUCCESS;
+    }
+    if (const int rc = begin(members, collect_data, meeting); rc != OPAL_SUCCESS) {
+        return rc;
+    }
+    std::unique_lock lock(meeting->mutex);
+    while (!meeting->ended.wait_for(lock, look_every, [&meeting] { return meeting->over; })) {
+        if (somebody_died()) {
             return OPAL_SUCCESS;
         }
-        if (!begun) {
-            if (const int rc = begin(members, collect_data, meeting); rc != OPAL_SUCCESS) {
-                return rc;
-            }
-            begun = true;
-        }
-        process::wait_for_news(seen);
     }
+    const bool lost = meeting->status == partial_success || meeting->status == lost_connection;
+    return lost ? OPAL_SUCCESS : meeting->status;
 } catch (const std::exception &) {
     return OPAL_ERR_OUT_OF_RESOURCE;
 }

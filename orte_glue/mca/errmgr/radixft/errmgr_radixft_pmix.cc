@@ -80,7 +80,7 @@ void deregister_if_finalized(const opal_process_name_t *name, opal_pmix_op_cbfun
         return;
     }
     Callbacks::after(deregister_after, [who = *name] {
-        if (!orte_finalizing) {
+        if (!orte_finalizing && !broken.contains(who.jobid)) {
             deregister_client(&who, nullptr, nullptr);
         }
     });
