@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 import ftcluster  # noqa: E402
 from fttap import check, comment, main  # noqa: E402
 from test_radixft import RADIXFT  # noqa: E402
-from test_radixft_join import PATIENT, RANKS, job, view_held_up  # noqa: E402
+from test_radixft_join import DEADLINE, PATIENT, RANKS, job, view_held_up  # noqa: E402
 
 
 def nobody_waits():
@@ -56,6 +56,21 @@ def caller_dies(role, with_host, point):
     return test
 
 
+def parts_and_leaves():
+    """A rank does not join those who part from a dead one, and leaves when their job is over: its daemon lives"""
+    with ftcluster.Cluster() as cluster:
+        with open(os.path.join(cluster.state, "hostfile"), "w", encoding="utf-8") as hosts:
+            hosts.writelines(f"n{h} slots=3\n" for h in range(2))
+        run = cluster.mpirun(*RADIXFT, "--mca", "pml", "dr", "--map-by", "node", "-np", "2",
+                             os.path.join(ftcluster.build_dir(), "test", "mpi", "survivors", "disconnects"), "left",
+                             deadline=DEADLINE, env=ftcluster.component_env())
+        code = run.wait()
+        good = code == 0 and run.out.count("parted") == 3 and "radixft: 1 of 4 ranks died" in run.err
+        if not good:
+            run.tell(40)
+        check(good, f"exit code {code}")
+
+
 if __name__ == "__main__":
-    main([nobody_waits] + [caller_dies(role, with_host, point) for role in (0, ROOT) for with_host in (False, True)
+    main([nobody_waits, parts_and_leaves] + [caller_dies(role, with_host, point) for role in (0, ROOT) for with_host in (False, True)
                            for point in list(POINTS)[:None if role else -2]], ftcluster.SIDE_BY_SIDE)

@@ -6,6 +6,9 @@
 //                              were merged into
 //        disconnects many      as during; then six more jobs are spawned that end well, and mpirun
 //                              keeps none of them in memory
+//        disconnects left      two ranks on two hosts spawn two; one of these dies while the others
+//                              part from it, but for one that knows of it by then, does not join
+//                              them, and leaves when their job is over
 //
 // Each that lives prints "parted".
 #include <mpi.h>
@@ -18,6 +21,8 @@
 #include <fstream>
 #include <string>
 
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace {
@@ -56,6 +61,49 @@ MPI_Comm spawn(const char *program, const char *how)
     return inter;
 }
 
+/// Waits for the end of a process, whoever's it is.
+void wait_for_end(int pid)
+{
+    pollfd ended{static_cast<int>(syscall(SYS_pidfd_open, pid, 0)), POLLIN, 0};
+    if (ended.fd >= 0) { // else it is gone already
+        poll(&ended, 1, -1);
+        close(ended.fd);
+    }
+}
+
+/// Rank 1 of both groups is on the second host.
+int left(const char *program, MPI_Comm inter, int me)
+{
+    int word = getpid();
+    if (inter == MPI_COMM_NULL) {
+        std::string how = "left";
+        char *arguments[] = {how.data(), nullptr};
+        MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
+                       MPI_ERRCODES_IGNORE);
+        if (me == 1) {
+            MPI_Send(&word, 1, MPI_INT, 1, 0, inter);
+            MPI_Ssend(&word, 1, MPI_INT, 0, 0, inter); // under pml/dr it waits for acknowledgements
+        }
+    } else if (me == 0) {
+        MPI_Recv(&word, 1, MPI_INT, 1, 0, inter, MPI_STATUS_IGNORE);
+        // The other one is about to wait for it, which nobody can see. Should it not do so yet, it
+        // knows of the death, too, and there is nothing to be seen.
+        usleep(500'000);
+        raise(SIGKILL);
+    } else {
+        MPI_Recv(&word, 1, MPI_INT, 1, 0, inter, MPI_STATUS_IGNORE);
+        hear_of_death();
+    }
+    const bool child = word != getpid();
+    part(inter);
+    if (child) {
+        wait_for_end(word);
+        usleep(500'000); // until its daemon has forgotten that job, which nobody can see either
+    }
+    MPI_Finalize();
+    return 0;
+}
+
 /// Of mpirun, which has started this rank, in KiB.
 long resident()
 {
@@ -81,6 +129,9 @@ int main(int argc, char **argv)
     const bool child = inter != MPI_COMM_NULL;
     int me = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    if (std::strcmp(argv[1], "left") == 0) {
+        return left(argv[0], inter, me);
+    }
     const bool merged = std::strcmp(argv[1], "merged") == 0;
     const bool well = merged || std::strcmp(argv[1], "well") == 0;
     if (!child) {
