@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,9 +115,12 @@ void freed(int rank, bool while_active)
 /// Is not the library's: who is to look dead waits by it.
 void await_file_in_silence(const char *name)
 {
-    while (access((folder + name).c_str(), F_OK) != 0) {
-        usleep(1000);
+    const int news = inotify_init1(IN_CLOEXEC);
+    inotify_add_watch(news, folder.c_str(), IN_CREATE);
+    char events[4096];
+    while (access((folder + name).c_str(), F_OK) != 0 && read(news, events, sizeof events) > 0) {
     }
+    close(news);
 }
 
 /// \return whether what rank 1 received is right, or nothing at all
