@@ -131,7 +131,9 @@ int Daemon::start() noexcept
     started_wall_us_ = wall_us();
     session_ = std::make_unique<Session>(self_);
     gather_ = std::make_unique<Gather>(
-        self_, [this](NodeId id, const Bytes &signature) { return gone(id, signature); });
+        self_, [this](NodeId id, const Bytes &signature, std::uint32_t number) {
+            return gone(id, signature, number);
+        });
     wind_down_ = std::make_unique<WindDown>(self_);
     // Until GO, mpirun is the root of everything and has no children.
     gather_->on_root(0);

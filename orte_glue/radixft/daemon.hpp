@@ -226,9 +226,10 @@ class Daemon {
     bool on_address(NodeId from, std::span<const std::byte> body);
     void follow_joins(const membership::Event &installed);
     void check_newcomers();
+    static std::uint32_t fences_of_init();
     bool in_mpi_init(std::uint32_t jobid) const;
     bool in_mpi_init(const orte_proc_t &dead) const;
-    bool begins_job(const Bytes &signature) const;
+    bool begins_job(const std::vector<Rank> &named, std::uint32_t number) const;
     void spawn_failed(orte_job_t &job, orte_proc_t &dead, const RankDeath &death);
 
     // newcomers.cc
@@ -320,7 +321,7 @@ class Daemon {
     void forget_collectives(base::Time now);
     static bool is_over(const Bytes &signature);
     bool anyone_here(std::span<const Rank> named) const;
-    bool gone(NodeId id, const Bytes &signature);
+    bool gone(NodeId id, const Bytes &signature, std::uint32_t number);
     void end_here(const char *topic);
 
     // takeover.cc

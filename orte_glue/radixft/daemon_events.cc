@@ -383,10 +383,10 @@ void Daemon::tell_ranks(const RankDeath &death)
     }
 }
 
-bool Daemon::gone(NodeId id, const Bytes &signature)
+bool Daemon::gone(NodeId id, const Bytes &signature, std::uint32_t number)
 {
     const std::vector<Rank> named = decode_signature(signature);
-    if (begins_job(signature)) {
+    if (begins_job(named, number)) {
         const std::vector<Rank> ranks = jobs_.ranks_on(id, named);
         return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(),
                                              [this](Rank r) { return done_without_.contains(r); });

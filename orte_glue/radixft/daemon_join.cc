@@ -349,6 +349,12 @@ void Daemon::give_up_launch(orte_job_t &job)
     ORTE_ACTIVATE_JOB_STATE(&job, ORTE_JOB_STATE_TERMINATED);
 }
 
+/// MPI_Init passes the modex and a barrier, or the barrier alone when the modex is left for later.
+std::uint32_t Daemon::fences_of_init()
+{
+    return opal_pmix_base_async_modex ? 1 : 2;
+}
+
 bool Daemon::in_mpi_init(const orte_proc_t &dead) const
 {
     const std::uint32_t jobid = dead.name.jobid;
@@ -368,24 +374,16 @@ bool Daemon::in_mpi_init(const orte_proc_t &dead) const
 
 bool Daemon::in_mpi_init(std::uint32_t jobid) const
 {
-    if (greeted_ && is_first(jobid)) {
-        return false; // it was running when it called for this newcomer, which has seen no fence of
-                      // it
-    }
-    // MPI_Init passes the modex and a barrier, or the barrier alone when the modex is left for
-    // later.
-    const std::uint32_t fences = opal_pmix_base_async_modex ? 1 : 2;
     const Rank all{jobid, every_rank};
-    return gather_->completed(encode_signature({&all, 1})) < fences;
+    return gather_->completed(encode_signature({&all, 1})) < fences_of_init();
 }
 
 /// Whether this is a collective of the first job's MPI_Init. That waits for the dead too, unless
 /// they may be done without: the job is ended for them, and nobody is to get on meanwhile.
-bool Daemon::begins_job(const Bytes &signature) const
+bool Daemon::begins_job(const std::vector<Rank> &named, std::uint32_t number) const
 {
-    const std::vector<Rank> named = decode_signature(signature);
     return named.size() == 1 && named.front().vpid == every_rank && is_first(named.front().jobid) &&
-           in_mpi_init(named.front().jobid);
+           number < fences_of_init();
 }
 
 /// A rank of a spawned job died before those who spawned it had a communicator with it. Their

@@ -167,7 +167,7 @@ void Gather::check(const Key &key)
     }
     Collecting &now = it->second;
     for (const NodeId node : now.participants) {
-        if (!now.parts.contains(node) && !gone_(node, key.first)) {
+        if (!now.parts.contains(node) && !gone_(node, key.first, key.second)) {
             return;
         }
     }
@@ -221,7 +221,7 @@ void Gather::pass_on(const Bytes &signature, const Released &what, std::span<con
     for (std::size_t parts = fan_out; parts > 0 && !others.empty(); --parts) {
         auto part = others.first((others.size() + parts - 1) / parts);
         others = others.subspan(part.size());
-        while (!part.empty() && gone_(part.front(), signature)) {
+        while (!part.empty() && gone_(part.front(), signature, what.number)) {
             part = part.subspan(1);
         }
         if (!part.empty()) {

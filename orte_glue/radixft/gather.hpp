@@ -30,8 +30,8 @@ namespace ft::radixft {
 
 class Gather {
   public:
-    /// Whether `node` cannot contribute to the collective with this signature any more.
-    using Gone = std::function<bool(NodeId node, const Bytes &signature)>;
+    /// Whether `node` cannot contribute to this collective any more.
+    using Gone = std::function<bool(NodeId node, const Bytes &signature, std::uint32_t number)>;
 
     Gather(NodeId self, Gone gone) : self_(self), gone_(std::move(gone)) {}
 

@@ -417,6 +417,13 @@ def two_come_back():
             check(it.run.err.count(f"{who} is a member now") == (1 if "2" in who else 2), f"{who} did not come back")
 
 
+def returned(it, point, count, *until):
+    """What so many callers of MPI_Comm_spawn say when it returns."""
+    heard = [it.marks.wait(lambda t: t.startswith(("refused", "went on")), *until) for _ in range(count)]
+    check(all(heard), f"{point}: a rank does not return from MPI_Comm_spawn")
+    return [event[1] for event in heard]
+
+
 def dies_in_mpi_init(letters):
     """Points in joins.cc; rank 0 alone comes by the first one, so there is no B."""
     def test():
@@ -424,9 +431,7 @@ def dies_in_mpi_init(letters):
             for letter in letters:
                 it.command(letter.encode())
                 it.hears("dies", f"at {letter} the new rank did not get there")
-                for _ in range(RANKS):
-                    event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
-                    check(event, f"at {letter} a rank does not return from MPI_Comm_spawn")
+                returned(it, f"at {letter}", RANKS, it.end, it.run)
                 check(not it.cluster.await_none("^/.*joins die", it.end), f"at {letter} the other new rank is still there")
             it.finishes()
             check("radixft: the new ranks of MPI_Comm_spawn are lost" in it.run.err, "mpirun does not say why")
@@ -440,9 +445,7 @@ def aborts_in_mpi_init():
     with job(*RADIXFT, "--mca", "pml", "dr") as it:
         it.command(b"U")
         it.hears("dies", "the new rank did not get there")
-        for _ in range(RANKS):
-            event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
-            check(event, "a rank does not return from MPI_Comm_spawn")
+        returned(it, "in MPI_Init", RANKS, it.end, it.run)
         check(not it.cluster.await_none("^/.*joins die", it.end), "the other new rank is still there")
         it.finishes()
         check(re.search(r"rank 1 of\s+them, on host n3, died[^(]*\(exit code 1\)", it.run.err), "mpirun does not say why")
@@ -457,9 +460,7 @@ def host_dies_in_mpi_init(letters):
                 it.hears("stands", f"at {letter} the new rank did not get there")
                 check(len(processes(it.cluster, "^/.*joins die")) == 2, f"at {letter} there are not two new ranks")
                 it.cluster.tool("kill", "n3")
-                for _ in range(RANKS):
-                    event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), it.end, it.run)
-                    check(event, f"at {letter} a rank does not return from MPI_Comm_spawn")
+                returned(it, f"at {letter}", RANKS, it.end, it.run)
                 it.cluster.tool("boot", "n3")
             it.command(b"l")
             it.hears("joined", "the host cannot be added any more")
@@ -561,11 +562,7 @@ def asks_to_join(logs):
 def returns_and_ends(it, point, count):
     """Every caller's MPI_Comm_spawn returns, and everything is gone in seconds; what the callers say."""
     end = time.monotonic() + SECONDS
-    said = []
-    while len(said) < count:
-        event = it.marks.wait(lambda t: t.startswith(("refused", "went on")), end)
-        check(event, f"{point}: a rank does not return from MPI_Comm_spawn")
-        said.append(event[1])
+    said = returned(it, point, count, end)
     left = it.cluster.await_none(EVERYTHING, end)
     check(not left, f"{point}: processes are left: {left}")
     return said
@@ -576,8 +573,8 @@ TESTS = [host_dies_in_mpi_init("KMNOP"), host_dies_in_mpi_init("QRST"), dies_in_
          add_lose_and_add_again, dies_before_it_asks, dies_while_the_view_changes,
          no_slots, slots_for_some, spawned_before_the_last_has_ended,
          dies_before_mpi_init, aborts_in_mpi_init, evicted_comes_back,
-         replaced_on_its_host, first_host_comes_back, newcomer_stands_in, from_one_host, two_come_back, joins_during_recovery,
-         without_mpirun, without_mpirun_before_it_asks]
+         replaced_on_its_host, first_host_comes_back, newcomer_stands_in, from_one_host, two_come_back,
+         joins_during_recovery, without_mpirun, without_mpirun_before_it_asks]
 ORPHANS = [without_mpirun_in_spawn(*stop) for stop in STOPS.items()] + [without_mpirun_while_a_host_joins(has_asked)
                                                                       for has_asked in (False, True)]
 

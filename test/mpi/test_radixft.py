@@ -20,6 +20,7 @@ DISCONNECTS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "disconnects
 REMAINS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "remains")
 MANAGER = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "manager")
 DEADLINE = 60
+SHARED = "shares PMIx's store"
 
 
 def run(*arguments):
@@ -50,6 +51,7 @@ def inert_unless_named():
     result.must(result.output.count("finalized") == 4, "a rank is missing")
     chosen = re.findall(r"Selected component \[(\w+)\]", result.output)
     result.must("radixft" not in chosen, f"selected: {chosen}")
+    result.must(result.output.count(SHARED) == 4, "PMIx works otherwise")
 
 
 def one_host():
@@ -57,6 +59,7 @@ def one_host():
     result = run("--mca", "errmgr", "radixft", SURVIVORS)
     result.must(result.code == 0, f"exit code {result.code}")
     result.must(result.output.count("finalized") == 4, "a rank is missing")
+    result.must(SHARED not in result.output, "a rank that is killed may leave PMIx's server before a lock")
 
 
 def forked_children():

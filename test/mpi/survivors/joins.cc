@@ -54,6 +54,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -355,7 +356,9 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     int size = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Barrier(MPI_COMM_WORLD);
+    // Each asks its daemon for the others' addresses now: it may be stopped later.
+    std::vector<int> mine(size, me), all(size);
+    MPI_Alltoall(mine.data(), 1, MPI_INT, all.data(), 1, MPI_INT, MPI_COMM_WORLD);
     mark(argv[2], "ready " + std::to_string(me));
     for (char command = next_command(argv[3], me); command != 'q';
          command = next_command(argv[3], me)) {

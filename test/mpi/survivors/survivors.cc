@@ -18,7 +18,8 @@
 // rank, which computes on for ever. --hang: that rank deadlocks inside MPI (--hang-in-handler: in
 // what a socket's handler calls, when the next rank has sent it a message). --stand: it stands
 // still there on purpose, --compute: it computes; the others wait for it in a barrier. At the end
-// each rank prints "survivor R knows V@E V@E ..." (who died, in which epoch) and "finalized R".
+// each rank prints "survivor R knows V@E V@E ..." (who died, in which epoch) and "finalized R"; at
+// the beginning, if so, that it shares PMIx's store.
 #include <mpi.h>
 
 #include "opal/process/deaths.hpp"
@@ -29,6 +30,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -282,6 +284,18 @@ void tell_pvars(int me)
     std::fflush(stdout);
 }
 
+/// Whether this process maps the memory, with locks in it, in which PMIx may keep what ranks read.
+bool shares_store()
+{
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        if (line.find("/pmix_dstor") != std::string::npos) {
+            return true;
+        }
+    }
+    return false;
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -300,6 +314,9 @@ int main(int argc, char **argv)
     int size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (shares_store()) {
+        std::printf("rank %d shares PMIx's store\n", me);
+    }
     MPI_Comm pair = MPI_COMM_NULL;
     if (o.wait_for >= 0) {
         const bool in_pair = me == o.wait_for || me == (o.wait_for + 1) % size;

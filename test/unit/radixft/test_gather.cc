@@ -17,8 +17,10 @@ struct World {
     explicit World(std::uint32_t n, std::uint64_t seed = 1) : rng(seed)
     {
         for (NodeId id = 0; id < n; ++id) {
-            daemons.push_back(std::make_unique<Gather>(
-                id, [this](NodeId who, const Bytes &) { return gone.contains(who); }));
+            daemons.push_back(
+                std::make_unique<Gather>(id, [this](NodeId who, const Bytes &, std::uint32_t) {
+                    return gone.contains(who);
+                }));
             daemons.back()->on_root(0);
             all.push_back(id);
         }
@@ -201,7 +203,7 @@ void a_new_root_is_told_of_what_is_open_alone(void **)
         // What was said again on the way is no new collective at one that has forgotten it.
         world.daemons[0]->forget(over);
         world.daemons[0]->forget(over);
-        Gather again(1, [](NodeId, const Bytes &) { return false; });
+        Gather again(1, [](NodeId, const Bytes &, std::uint32_t) { return false; });
         again.on_root(0);
         again.contribute(signature(3), world.all, Bytes(8));
         const std::size_t open = world.daemons[0]->open();
@@ -229,7 +231,7 @@ void the_root_does_not_build_the_whole_for_each(void **)
     std::size_t again = 0;
     std::size_t later = 0;
     {
-        const auto lives = [](NodeId, const Bytes &) { return false; };
+        const auto lives = [](NodeId, const Bytes &, std::uint32_t) { return false; };
         Gather root(0, lives);
         root.on_root(0);
         std::vector<NodeId> all;

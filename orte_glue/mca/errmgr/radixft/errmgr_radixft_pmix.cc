@@ -1,7 +1,8 @@
 // The PMIx server of mpirun and of a daemon, and clients that leave or break off.
 //
-// Three things of the server library are mended here, by going between the runtime and its table of
-// PMIx calls. All are about PMIx 4.2.2, which Debian 12 has, and do no harm with another.
+// Four things of the server library are mended here, three of them by going between the runtime and
+// its table of PMIx calls. All are about PMIx 4.2.2, which Debian 12 has, and do no harm with
+// another.
 //
 // The runtime takes ranks that have died off the server's list. The server does so itself when it
 // sees their connection closed, and only then counts them out of the fences to come; the runtime,
@@ -20,13 +21,19 @@
 // be told from here at what moment a client died. So what the server knows of a job of which any
 // client has broken off stays, and in the end nothing is taken down: the server's thread is
 // stopped, the rest ends with the process. Other jobs' entries are sound, and go when those jobs
-// are over: each is some megabytes of shared memory.
+// are over.
+//
+// Ranks read what the server has collected from memory that they share with it, under a lock in
+// that memory. A rank that is killed while it reads has the lock for ever; the server stops at it
+// when it writes the next time, and then no rank under it gets through PMIx_Init. So they share
+// none: a rank asks the server, and keeps what it got.
 #include "orte_glue/mca/errmgr/radixft/errmgr_radixft.hpp"
 
 #include "orte_glue/radixft/callbacks.hpp"
 #include "orte_glue/radixft/daemon.hpp"
 
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <future>
 #include <memory>
@@ -156,6 +163,8 @@ void mind_broken_clients() noexcept
         deregister_nspace =
             std::exchange(opal_pmix.server_deregister_nspace, deregister_nspace_if_whole);
         finalize_server = std::exchange(opal_pmix.server_finalize, finalize_if_whole);
+        // The ranks inherit it; who has chosen otherwise knows why.
+        setenv("PMIX_MCA_gds", "hash", 0);
     }
 }
 
