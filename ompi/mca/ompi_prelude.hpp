@@ -49,6 +49,7 @@ extern "C" {
 #include "ompi/request/request_default.h"
 #include "ompi/runtime/mpiruntime.h"
 #include "ompi/runtime/params.h"
+#include "ompi/win/win.h"
 
 } // extern "C"
 // clang-format on

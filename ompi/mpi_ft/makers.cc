@@ -120,6 +120,18 @@ bool whole(ompi_communicator_t *fresh)
     return made == nullptr || made->mode() == Mode::stock;
 }
 
+/// A communicator that Open MPI has made with a context id lower than its parent's has a reference
+/// too many, which MPI_Comm_free gives back, and with it those of all that is pending, which is
+/// lost then. Parents made here have the high ids. (What that reference is for, a local group's
+/// communicator with a lower id than its own, is not so here.)
+void count_references_well(ompi_communicator_t *fresh) noexcept
+{
+    if (OMPI_COMM_IS_EXTRA_RETAIN(fresh)) {
+        fresh->c_flags &= ~OMPI_COMM_EXTRA_RETAIN;
+        OBJ_RELEASE(fresh);
+    }
+}
+
 /// For the calls that join processes of another job, which Open MPI makes together with the
 /// runtime: all agree before that all live, and afterwards that all have the new communicator.
 /// Where some have it and some have not, or the other side has lost somebody, those who have it let
@@ -142,6 +154,8 @@ int escorted(ompi_communicator_t *comm, const char *function, ompi_communicator_
         if (its != MPI_SUCCESS) {
             const Lock lock;
             mca::release_ids(comm);
+        } else {
+            count_references_well(*fresh);
         }
         const int all = all_are_well(record, its == MPI_SUCCESS && whole(*fresh));
         if (all == MPI_SUCCESS) {

@@ -18,6 +18,7 @@ FORKS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "forks")
 LEAVES = os.path.join(ftmpi.BUILD, "test", "mpi", "programs", "leaves")
 DISCONNECTS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "disconnects")
 REMAINS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "remains")
+WINDOWS = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "windows")
 MANAGER = os.path.join(ftmpi.BUILD, "test", "mpi", "survivors", "manager")
 DEADLINE = 60
 SHARED = "shares PMIx's store"
@@ -105,6 +106,16 @@ def child_of_the_dead():
     all_through(run("--mca", "errmgr", "radixft", REMAINS, "child"))
 
 
+def windows():
+    """A program of one-sided communication that knows nothing of failures is ended when a rank dies, not left to wait for it"""
+    for how in ("pscw", "lock", "lock_all"):
+        result = run("--mca", "errmgr", "radixft", "--mca", "pml", "dr", "--mca", "osc", "pt2pt", WINDOWS, how)
+        result.must(result.code == 75, f"{how}: exit code {result.code}")
+        result.must("a window that holds a dead process" in " ".join(result.output.split()), f"{how}: it does not say why")
+    result = run("--mca", "errmgr", "radixft", "--mca", "pml", "dr", WINDOWS, "pscw")
+    result.must(result.code == 75, f"with Open MPI's first choice of osc: exit code {result.code}")
+
+
 def lingering_wrapper():
     """a rank that a script has started is dead when it has ended, not when the script has"""
     if not has_life_lines():
@@ -188,6 +199,6 @@ def has_life_lines():
 
 
 fttap.main([settings_agree_with_the_manual, three_components, inert_unless_named, one_host, forked_children,
-            waiting_for_anyone, nobody_left, child_of_the_dead, lingering_wrapper,
+            waiting_for_anyone, nobody_left, child_of_the_dead, windows, lingering_wrapper,
             codes_below_scripts, without_mpirun, disconnects, disconnects_the_merged,
             spawned_by_a_singleton, forgets_jobs])

@@ -5,6 +5,8 @@
 // usage: left_behind intra     with four ranks, of which one dies
 //        left_behind inter     with five, in two groups
 //        left_behind bridge    with three, which spawn another one
+//        left_behind freed     with one, which spawns another one
+//        left_behind replaced  with one, which spawns three again and again, of which one dies
 #include "ompi/mca/ompi_prelude.hpp"
 
 #include "check.hpp"
@@ -56,12 +58,9 @@ void make_all(Calls &calls, MPI_Comm comm)
 void run(Calls &calls, int wanted, const char *when)
 {
     for (std::size_t i = 0; i < calls.requests.size(); ++i) {
-        int code = MPI_Start(&calls.requests[i]);
-        if (code == MPI_SUCCESS) {
-            code = MPI_Wait(&calls.requests[i], MPI_STATUS_IGNORE);
-        }
         const std::string what = std::string(when) + ", call " + std::to_string(i);
-        is(code, wanted, what.c_str());
+        is(MPI_Start(&calls.requests[i]), MPI_SUCCESS, (what + ", start").c_str());
+        is(MPI_Wait(&calls.requests[i], MPI_STATUS_IGNORE), wanted, what.c_str());
     }
 }
 
@@ -193,16 +192,85 @@ void bridge(char **argv)
     }
 }
 
+/// What a job that replaces the dead has behind it when it comes to MPI_Finalize.
+void replaced(char **argv)
+{
+    constexpr int victim = 2;
+    MPI_Comm pair = MPI_COMM_NULL;
+    MPI_Comm all = MPI_COMM_NULL;
+    MPI_Comm_get_parent(&pair);
+    const bool spawned = pair != MPI_COMM_NULL;
+    for (int round = 0; round < (spawned ? 1 : 3); ++round) {
+        if (!spawned) {
+            is(MPI_Comm_spawn(argv[0], argv + 1, 3, MPI_INFO_NULL, 0, MPI_COMM_SELF, &pair,
+                              MPI_ERRCODES_IGNORE),
+               MPI_SUCCESS, "MPI_Comm_spawn");
+        }
+        is(MPI_Intercomm_merge(pair, spawned ? 1 : 0, &all), MPI_SUCCESS, "MPI_Intercomm_merge");
+        MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+        const int mine = 1;
+        int sum = 0;
+        for (int calls = 0; MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all) == MPI_SUCCESS;) {
+            if (spawned && me + 1 == victim && ++calls == 100) {
+                die();
+            }
+        }
+        recognise(all, victim, all);
+        is(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all), MPI_SUCCESS, "allreduce");
+        that(sum == 3, "allreduce: %d", sum);
+        MPI_Comm_free(&all);
+        is(MPI_Comm_disconnect(&pair), MPI_SUCCESS, "MPI_Comm_disconnect");
+    }
+}
+
+/// Receives that were let go end well on a communicator that is freed before their messages come:
+/// here one over a communicator that the library has made.
+void freed(char **argv)
+{
+    constexpr int words = 4;
+    static int got[words] = {};
+    MPI_Comm pair = MPI_COMM_NULL;
+    MPI_Comm other = MPI_COMM_NULL;
+    MPI_Comm_get_parent(&pair);
+    const bool spawned = pair != MPI_COMM_NULL;
+    if (!spawned) {
+        is(MPI_Comm_spawn(argv[0], argv + 1, 1, MPI_INFO_NULL, 0, twin(), &pair,
+                          MPI_ERRCODES_IGNORE),
+           MPI_SUCCESS, "MPI_Comm_spawn");
+    }
+    is(MPI_Comm_dup(pair, &other), MPI_SUCCESS, "MPI_Comm_dup");
+    for (int i = 0; i < words && !spawned; ++i) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Irecv(&got[i], 1, MPI_INT, 0, 5, pair, &request);
+        MPI_Request_free(&request);
+    }
+    if (!spawned) {
+        is(MPI_Comm_free(&pair), MPI_SUCCESS, "MPI_Comm_free");
+    }
+    is(MPI_Barrier(other), MPI_SUCCESS, "barrier");
+    for (int i = 1; i <= words && spawned; ++i) {
+        MPI_Send(&i, 1, MPI_INT, 0, 5, pair);
+    }
+    is(MPI_Barrier(other), MPI_SUCCESS, "barrier after the messages");
+    for (int i = 0; i < words && !spawned; ++i) {
+        that(got[i] == i + 1, "word %d is %d", i, got[i]);
+    }
+    is(MPI_Comm_disconnect(&other), MPI_SUCCESS, "MPI_Comm_disconnect");
+}
+
 } // namespace
 
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
     const std::string which = argc > 1 ? argv[1] : "";
-    if (which == "bridge") {
-        bridge(argv);
-    } else {
+    if (which == "intra" || which == "inter") {
         which == "inter" ? inter() : intra();
+    } else if (which == "freed") {
+        freed(argv);
+    } else {
+        which == "bridge" ? bridge(argv) : replaced(argv);
     }
     return finish();
 }

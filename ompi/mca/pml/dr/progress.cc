@@ -10,6 +10,7 @@
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
 #include "ompi/mca/pml/dr/statistics.hpp"
+#include "ompi/mca/pml/dr/windows.hpp"
 #include "opal/process/standing.hpp"
 
 namespace ft::dr {
@@ -69,6 +70,7 @@ int look() noexcept
         __atomic_store_n(&news_seen, latest, __ATOMIC_RELAXED);
         take_deaths();
         end_refused();
+        end_windows();
     }
     if (pings) {
         peers().keep_alive(present);

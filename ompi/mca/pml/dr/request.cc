@@ -1,5 +1,6 @@
 #include "ompi/mca/pml/dr/request.hpp"
 
+#include "ompi/mca/pml/dr/mpi_buffer.hpp"
 #include "ompi/mca/pml/dr/peer.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/send.hpp"

@@ -3,6 +3,7 @@
 #include "ompi/mca/pml/dr/clock.hpp"
 #include "ompi/mca/pml/dr/comm.hpp"
 #include "ompi/mca/pml/dr/errors.hpp"
+#include "ompi/mca/pml/dr/mpi_buffer.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/recv.hpp"
 #include "ompi/mca/pml/dr/standing.hpp"
@@ -248,33 +249,6 @@ int start(SendRequest &request) noexcept
     return OMPI_SUCCESS;
 }
 
-/// Room for a message in the MPI buffer, nullptr when there is none. What is there of an earlier
-/// one is given back when its bytes are acknowledged, and the program may have heard before that
-/// they were received: then there is room, by what MPI says. Not for ever, since a buffered send
-/// ends whatever its receivers do; and once, until another one has left.
-void *room_in_mpi_buffer(std::size_t bytes) noexcept
-{
-    constexpr base::Duration patience = base::Duration::from_ms(1000);
-    static std::atomic<std::uint32_t> in_vain{UINT32_MAX};
-    base::Time until = base::Time::never();
-    for (;;) {
-        // Asked before: where nothing is leaving any more, what has left is there to be found.
-        const std::uint32_t left = left_mpi_buffer.load(std::memory_order_relaxed);
-        const bool leaving = leaving_mpi_buffer.load(std::memory_order_acquire) != 0 &&
-                             in_vain.load(std::memory_order_relaxed) != left;
-        void *room = mca_pml_base_bsend_request_alloc_buf(bytes); // makes progress if it fails
-        if (OPAL_LIKELY(room != nullptr) || !leaving) {
-            return room;
-        }
-        const base::Time present = now();
-        until = std::min(until, present + patience);
-        if (present >= until) {
-            in_vain.store(left, std::memory_order_relaxed);
-            return nullptr;
-        }
-    }
-}
-
 /// A buffered send that cannot leave at once: its bytes go to the MPI buffer, and a request that
 /// the user never sees carries them from there.
 int start_from_mpi_buffer(PeerState *peer, ompi_proc_t *process, const void *buffer,
@@ -455,19 +429,43 @@ static ompi_request_t *request_for(const Target &target, std::uint32_t order, co
     return &send->ompi();
 }
 
+/// A send that does not block tells of a failure in its request, as MPI wants it: to begin it is no
+/// error. (libnbc leaves a persistent collective open for ever that a send of its has refused.)
+static int fail_in_request(int error, const void *buffer, std::size_t count,
+                           ompi_datatype_t *datatype, int destination, int tag,
+                           mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                           ompi_request_t **request) noexcept
+{
+    ompi_proc_t *const process = process_of(comm, destination);
+    SendRequest *const send = process == nullptr ? nullptr : new_send_request();
+    if (send == nullptr) {
+        return class_for(tag, error);
+    }
+    prepare(*send, nullptr, process, buffer, count, datatype, destination, tag, mode, comm, false);
+    reset(*send);
+    Completions done;
+    finish(*send, error, done);
+    *request = &send->ompi();
+    return OMPI_SUCCESS;
+}
+
 /// isend, and whom it goes to. A blocking send waits by itself for what is left here.
 static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int destination,
                  int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                  ompi_request_t **request, Target &target, bool blocking) noexcept
 {
-    if (OPAL_UNLIKELY(any_peer_failed())) {
-        if (const int refused = refusal_of(comm, destination, tag); refused != MPI_SUCCESS) {
-            *request = &ompi_request_empty;
-            return refused == as_proc_null ? OMPI_SUCCESS : refused;
-        }
+    int error = OPAL_UNLIKELY(any_peer_failed()) ? refusal_of(comm, destination, tag) : MPI_SUCCESS;
+    if (error == MPI_SUCCESS) {
+        error = find_target(comm, destination, target);
     }
-    if (const int rc = find_target(comm, destination, target); OPAL_UNLIKELY(rc != OMPI_SUCCESS)) {
-        return class_for(tag, rc);
+    if (OPAL_UNLIKELY(error != MPI_SUCCESS)) {
+        *request = &ompi_request_empty;
+        if (error == as_proc_null) {
+            return OMPI_SUCCESS;
+        }
+        return blocking ? class_for(tag, error)
+                        : fail_in_request(error, buffer, count, datatype, destination, tag, mode,
+                                          comm, request);
     }
     const std::size_t bytes = datatype->super.size * count;
     if (OPAL_LIKELY(!target.self && mode != MCA_PML_BASE_SEND_SYNCHRONOUS &&

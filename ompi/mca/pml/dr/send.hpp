@@ -3,8 +3,6 @@
 #pragma once
 #include "ompi/mca/ompi_prelude.hpp"
 
-#include <atomic>
-
 #include "ompi/mca/pml/dr/request.hpp"
 #include "opal/ft/base/time.hpp"
 
@@ -20,12 +18,6 @@ int send(const void *buffer, std::size_t count, ompi_datatype_t *datatype, int d
          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm) noexcept;
 /// MPI_Start and MPI_Startall, sends and receives.
 int start_requests(std::size_t count, ompi_request_t **requests) noexcept;
-
-/// Messages in the MPI buffer that their receivers have asked for: they leave it in time, whatever
-/// this program does.
-inline std::atomic<std::uint32_t> leaving_mpi_buffer{0};
-/// How many of them have left.
-inline std::atomic<std::uint32_t> left_mpi_buffer{0};
 
 /// Gives a request's match or rts to the engine. Peer's lock held.
 /// \return false when the window has no room (or there is no memory): try again later

@@ -162,14 +162,12 @@ bool ends_wildcards(CommState &comm) noexcept
            comm.communicator()->error_handler == &ompi_mpi_errors_are_fatal.eh;
 }
 
-/// What Open MPI does with tags of its own beside collectives, and where ranks are recognised:
-/// leaders between whom MPI_Intercomm_create is its own agree over the bridge, and in MPI_Finalize
-/// the processes of jobs that were joined wait for each other, the dead being nobody. (One in a
-/// thousand million non-blocking collectives has the first tag, too.)
+/// What Open MPI does with a tag of its own beside collectives, and where ranks are recognised:
+/// leaders between whom MPI_Intercomm_create is its own agree over the bridge. (One in a thousand
+/// million non-blocking collectives has that tag, too.)
 bool beside_collectives(const Trouble &trouble, int peer, int tag) noexcept
 {
-    return (tag == OMPI_COMM_ALLREDUCE_TAG && !trouble.recognises(peer)) ||
-           (tag == OMPI_COMM_BARRIER_TAG && ompi_mpi_state >= OMPI_MPI_STATE_FINALIZE_STARTED);
+    return tag == OMPI_COMM_ALLREDUCE_TAG && !trouble.recognises(peer);
 }
 
 } // namespace
