@@ -11,6 +11,7 @@
 #include "ompi/mca/pml/dr/peer_limits.hpp"
 #include "ompi/mca/pml/dr/peers.hpp"
 #include "ompi/mca/pml/dr/resting.hpp"
+#include "ompi/mca/pml/dr/watched.hpp"
 #include "opal/ft/base/lasting.hpp"
 #include "opal/mca/hand_over.hpp"
 #include "opal/mca/show_help.hpp"
@@ -28,15 +29,12 @@ constinit BlockPool &descriptors = the_descriptors.object;
 /// Paths over btl/tcp, looked at in turn.
 struct Watch {
     Mutex lock; ///< behind a peer's, before that of who is busy
-    std::vector<BtlPath *> paths;
-    std::size_t next = 0;
+    Watched<BtlPath> paths;
     std::atomic<bool> some{false}; ///< there were paths once
     bool by_turns = false;         ///< the event loop comes back after each turn, for good
 };
 base::Lasting<Watch> the_watch;
 constinit Watch &watch = the_watch.object;
-/// Beyond that many paths a pass looks at a part of them.
-constexpr std::size_t watched_at_a_time = 64;
 
 /// btl/tcp forgets what it fails when it closes a broken connection.
 void free_failed(const BtlPath &path, mca_btl_base_descriptor_t *des) noexcept
@@ -87,15 +85,15 @@ mca_btl_base_descriptor_t *take_leftovers(BtlPath &path) noexcept
 }
 
 /// With the lock of the watch. \param every_turn whether it was called since the last turn of the
-/// event loop
-void look(BtlPath &path, bool every_turn) noexcept
+/// event loop \return whether there is no connection, nor was one at the last look
+bool look(BtlPath &path, bool every_turn) noexcept
 {
     TcpEndpoint &tcp = *path.tcp;
     mca_btl_base_descriptor_t *half = nullptr;
     if (OPAL_LIKELY(tcp.connected())) {
         const int socket = tcp.socket();
         if (OPAL_LIKELY(socket == path.seen_socket)) {
-            return;
+            return false;
         }
         if (path.seen_socket >= 0 && every_turn) {
             // Closed, and the peer's next one accepted, within a turn: nothing was read since.
@@ -112,10 +110,20 @@ void look(BtlPath &path, bool every_turn) noexcept
         if (tcp.closed()) {
             half = take_leftovers(path);
         }
+    } else {
+        return true;
     }
     if (half != nullptr) {
         path.btl->btl_free(path.btl, half);
     }
+    return false;
+}
+
+/// The same in a pass. \return whether it can be put aside: no communicator is left with its peer,
+/// whose end of the connection has gone, and who has ended most likely
+bool look_in_turn(BtlPath &path, bool every_turn) noexcept
+{
+    return OPAL_UNLIKELY(look(path, every_turn)) && path.peer->parted();
 }
 
 const char *component_name(const mca_btl_base_module_t *btl) noexcept
@@ -320,10 +328,12 @@ void watch_connections() noexcept
     if (OPAL_UNLIKELY(!watch.by_turns)) {
         take_turns();
     }
-    const bool all = watch.paths.size() <= watched_at_a_time;
-    for (std::size_t n = std::min(watch.paths.size(), watched_at_a_time); n != 0; --n) {
-        watch.next = watch.next + 1 < watch.paths.size() ? watch.next + 1 : 0;
-        look(*watch.paths[watch.next], all);
+    const std::size_t before = watch.paths.used();
+    watch.paths.pass(look_in_turn);
+    if (OPAL_UNLIKELY(watch.paths.used() < before) && parameters().verbose != 0) {
+        std::fprintf(stderr,
+                     "pml/dr[rank %u]: paths to who has parted are put aside; watched: %zu\n",
+                     peers().self().rank, watch.paths.used());
     }
 }
 
@@ -331,7 +341,16 @@ void watch_connection(BtlPath &path) noexcept
 {
     if (path.tcp != nullptr && path.tcp->without_connection()) {
         Guard guard(watch.lock);
+        watch.paths.take_back(path);
         look(path, false);
+    }
+}
+
+void watch_again(const PeerState &peer) noexcept
+{
+    Guard guard(watch.lock);
+    for (const auto &path : peer.paths) {
+        watch.paths.take_back(*path);
     }
 }
 
@@ -340,7 +359,7 @@ void start_watching(PeerState &peer)
     Guard guard(watch.lock);
     for (auto &path : peer.paths) {
         if (path->tcp != nullptr) {
-            watch.paths.push_back(path.get());
+            watch.paths.add(*path);
             watch.some.store(true, std::memory_order_relaxed);
         }
     }
@@ -349,7 +368,7 @@ void start_watching(PeerState &peer)
 void stop_watching(BtlPath &path) noexcept
 {
     Guard guard(watch.lock);
-    std::erase(watch.paths, &path);
+    watch.paths.remove(path);
 }
 
 void stop_watching(PeerState &peer) noexcept

@@ -144,6 +144,8 @@ bool any_watched() noexcept;
 void watch_connection(BtlPath &path) noexcept;
 /// The paths of a peer that stays are looked at from now on. May throw.
 void start_watching(PeerState &peer);
+/// A peer that had parted, whose paths may have been put aside, is to be talked to again.
+void watch_again(const PeerState &peer) noexcept;
 /// The endpoint of a path goes away, or of all paths of a peer.
 void stop_watching(BtlPath &path) noexcept;
 void stop_watching(PeerState &peer) noexcept;

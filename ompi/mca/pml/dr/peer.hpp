@@ -150,7 +150,9 @@ class PeerState {
     void ping_if_silent(base::Duration interval, base::Time now) noexcept;
     /// A process of another job with which no communicator is left gets no pings: it may have ended
     /// as it should. `lock` is held.
-    void set_parted(bool parted) noexcept { parted_ = parted; }
+    void set_parted(bool parted) noexcept { __atomic_store_n(&parted_, parted, __ATOMIC_RELAXED); }
+    /// Also without `lock`.
+    bool parted() const noexcept { return __atomic_load_n(&parted_, __ATOMIC_RELAXED); }
     const char *printed_name() const noexcept;
     /// Memory that the peer costs now, without what the system adds to each allocation.
     std::size_t bytes() const noexcept;

@@ -197,7 +197,11 @@ void Peers::set_parted(const ProcessKey &who, bool parted) noexcept
     auto *proc = reinterpret_cast<ompi_proc_t *>(ompi_proc_lookup({who.first, who.second}));
     if (PeerState *peer = proc == nullptr ? nullptr : existing(proc); peer != nullptr) {
         Guard guard(peer->lock);
+        const bool back = peer->parted() && !parted;
         peer->set_parted(parted);
+        if (back) {
+            watch_again(*peer); // behind it: who looks at them after that leaves them
+        }
     }
 }
 
