@@ -163,7 +163,7 @@ void mind_broken_clients() noexcept
         deregister_nspace =
             std::exchange(opal_pmix.server_deregister_nspace, deregister_nspace_if_whole);
         finalize_server = std::exchange(opal_pmix.server_finalize, finalize_if_whole);
-        // The ranks inherit it; who has chosen otherwise knows why.
+        // The ranks inherit it; who has set it otherwise knows why.
         setenv("PMIX_MCA_gds", "hash", 0);
     }
 }
