@@ -429,8 +429,9 @@ static ompi_request_t *request_for(const Target &target, std::uint32_t order, co
     return &send->ompi();
 }
 
-/// A send that does not block tells of a failure in its request, as MPI wants it: to begin it is no
-/// error. (libnbc leaves a persistent collective open for ever that a send of its has refused.)
+/// A program's send that does not block tells of a failure in its request, as MPI wants it: to
+/// begin it is no error. (Open MPI's own calls look at how they begin, and some at nothing else: of
+/// the collectives by which MPI_Comm_dup looks for a context id it hears no error later.)
 static int fail_in_request(int error, const void *buffer, std::size_t count,
                            ompi_datatype_t *datatype, int destination, int tag,
                            mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
@@ -463,9 +464,9 @@ static int begin(const void *buffer, std::size_t count, ompi_datatype_t *datatyp
         if (error == as_proc_null) {
             return OMPI_SUCCESS;
         }
-        return blocking ? class_for(tag, error)
-                        : fail_in_request(error, buffer, count, datatype, destination, tag, mode,
-                                          comm, request);
+        return blocking || tag < 0 ? class_for(tag, error)
+                                   : fail_in_request(error, buffer, count, datatype, destination,
+                                                     tag, mode, comm, request);
     }
     const std::size_t bytes = datatype->super.size * count;
     if (OPAL_LIKELY(!target.self && mode != MCA_PML_BASE_SEND_SYNCHRONOUS &&

@@ -6,6 +6,10 @@
 // every rank hears of a death, so nobody is left behind. A call that was left alone stays in the
 // library until the process ends.
 //
+// It is left alone late: the server ends a fence as soon as nobody is missing in it any more, also
+// when several leave it, and frees it twice when two of these are noticed at once. Where it counts
+// out the dead, the fence is over before that.
+//
 // Also each process is named once. Of an intracommunicator Open MPI names everybody as a member of
 // both groups, and the server waits for twice as many as there are.
 //
@@ -37,6 +41,10 @@ opal_pmix_base_module_fence_fn_t fence_all = nullptr;
 /// How often who waits looks for deaths: it may be in nobody's progress that it waits, and the
 /// daemon may tell of deaths by the board alone (errmgr_radixft_tell).
 constexpr std::chrono::milliseconds look_every{2};
+
+/// For so long a fence in which somebody has died is waited for. The whole of it passes only where
+/// that was counted in and not known here, and where one who knew of it works on elsewhere.
+constexpr std::chrono::milliseconds patience{2000};
 
 struct Meeting {
     std::mutex mutex;
@@ -112,10 +120,13 @@ try {
         return rc;
     }
     std::unique_lock lock(meeting->mutex);
+    auto until = std::chrono::steady_clock::time_point::max();
     while (!meeting->ended.wait_for(lock, look_every, [&meeting] { return meeting->over; })) {
-        if (somebody_died()) {
+        const auto now = std::chrono::steady_clock::now();
+        if (now >= until) {
             return OPAL_SUCCESS;
         }
+        until = until == until.max() && somebody_died() ? now + patience : until;
     }
     const bool lost = meeting->status == partial_success || meeting->status == lost_connection;
     return lost ? OPAL_SUCCESS : meeting->status;
