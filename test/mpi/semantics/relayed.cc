@@ -104,6 +104,9 @@ void freed(int rank, bool while_active)
         }
         munmap(memory, long_bytes);
         make_file("/freed");
+        if (!while_active) {
+            await_file("/goes_on"); // or it might be over before a copy that waits goes on
+        }
     } else {
         std::vector<unsigned char> bytes(long_bytes);
         MPI_Recv(bytes.data(), long_bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
