@@ -156,23 +156,43 @@ void inter()
     leader_is_not_waited_for(pair);
 }
 
+bool was_spawned()
+{
+    MPI_Comm parent = MPI_COMM_NULL;
+    MPI_Comm_get_parent(&parent);
+    return parent != MPI_COMM_NULL;
+}
+
+/// Those who spawned this process, or as many new ones of this program.
+MPI_Comm other_job(char **argv, int children, MPI_Comm over)
+{
+    MPI_Comm pair = MPI_COMM_NULL;
+    MPI_Comm_get_parent(&pair);
+    if (pair == MPI_COMM_NULL) {
+        is(MPI_Comm_spawn(argv[0], argv + 1, children, MPI_INFO_NULL, 0, over, &pair,
+                          MPI_ERRCODES_IGNORE),
+           MPI_SUCCESS, "MPI_Comm_spawn");
+    }
+    MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
+    return pair;
+}
+
+MPI_Comm merged(MPI_Comm pair)
+{
+    MPI_Comm all = MPI_COMM_NULL;
+    is(MPI_Intercomm_merge(pair, was_spawned() ? 1 : 0, &all), MPI_SUCCESS, "MPI_Intercomm_merge");
+    MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+    return all;
+}
+
 /// Open MPI's own MPI_Intercomm_create, of processes of two jobs, over a communicator that has
 /// recognised a third one.
 void bridge(char **argv)
 {
     constexpr int victim = 2;
-    MPI_Comm pair = MPI_COMM_NULL;
-    MPI_Comm all = MPI_COMM_NULL;
-    MPI_Comm_get_parent(&pair);
-    const bool spawned = pair != MPI_COMM_NULL;
-    if (!spawned) {
-        is(MPI_Comm_spawn(argv[0], argv + 1, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &pair,
-                          MPI_ERRCODES_IGNORE),
-           MPI_SUCCESS, "MPI_Comm_spawn");
-    }
-    is(MPI_Intercomm_merge(pair, spawned ? 1 : 0, &all), MPI_SUCCESS, "MPI_Intercomm_merge");
-    MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+    const bool spawned = was_spawned();
+    const MPI_Comm pair = other_job(argv, 1, MPI_COMM_WORLD);
+    const MPI_Comm all = merged(pair);
     MPI_Comm_rank(all, &me);
     MPI_Comm_size(all, &size);
     all_through({victim}, all);
@@ -199,19 +219,10 @@ void bridge(char **argv)
 void replaced(char **argv)
 {
     constexpr int victim = 2;
-    MPI_Comm pair = MPI_COMM_NULL;
-    MPI_Comm all = MPI_COMM_NULL;
-    MPI_Comm_get_parent(&pair);
-    const bool spawned = pair != MPI_COMM_NULL;
+    const bool spawned = was_spawned();
     for (int round = 0; round < (spawned ? 1 : 3); ++round) {
-        if (!spawned) {
-            is(MPI_Comm_spawn(argv[0], argv + 1, 3, MPI_INFO_NULL, 0, MPI_COMM_SELF, &pair,
-                              MPI_ERRCODES_IGNORE),
-               MPI_SUCCESS, "MPI_Comm_spawn");
-        }
-        is(MPI_Intercomm_merge(pair, spawned ? 1 : 0, &all), MPI_SUCCESS, "MPI_Intercomm_merge");
-        MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
-        MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+        MPI_Comm pair = other_job(argv, 3, MPI_COMM_SELF);
+        MPI_Comm all = merged(pair);
         const int mine = 1;
         int sum = 0;
         for (int calls = 0; MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all) == MPI_SUCCESS;) {
@@ -233,15 +244,9 @@ void freed(char **argv)
 {
     constexpr int words = 4;
     static int got[words] = {};
-    MPI_Comm pair = MPI_COMM_NULL;
+    const bool spawned = was_spawned();
+    MPI_Comm pair = other_job(argv, 1, twin());
     MPI_Comm other = MPI_COMM_NULL;
-    MPI_Comm_get_parent(&pair);
-    const bool spawned = pair != MPI_COMM_NULL;
-    if (!spawned) {
-        is(MPI_Comm_spawn(argv[0], argv + 1, 1, MPI_INFO_NULL, 0, twin(), &pair,
-                          MPI_ERRCODES_IGNORE),
-           MPI_SUCCESS, "MPI_Comm_spawn");
-    }
     is(MPI_Comm_dup(pair, &other), MPI_SUCCESS, "MPI_Comm_dup");
     for (int i = 0; i < words && !spawned; ++i) {
         MPI_Request request = MPI_REQUEST_NULL;
